@@ -38,7 +38,7 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=
 _SPARKS_JVMS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 
 
-# How long an example takes says something of the machine and nothing of the code.
+# The time that an example takes depends on the machine and not on the code.
 settings.register_profile("lakeward", deadline=None)
 settings.load_profile("lakeward")
 
@@ -53,7 +53,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest files come first: processes that share the files then end at about the same time."""
+    """Sort the longest files first: processes that share the files then end at about the same time."""
     files = {item: item.nodeid.partition("::")[0] for item in items}
     slow = {file for item, file in files.items() if item.get_closest_marker("slow")}
     order = longest_first(dict.fromkeys(files.values()), file_seconds(_HERE / "durations.txt"), slow)
@@ -73,7 +73,7 @@ def _log_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def usual_umask() -> Iterator[None]:
-    """Let new files be readable by everyone, as on most machines."""
+    """Make new files readable by everyone, as on most machines."""
     before = os.umask(0o022)
     yield
     os.umask(before)

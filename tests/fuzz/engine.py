@@ -1,6 +1,6 @@
 """A small fuzzer: seeds are mutated, each result is given to a target, and what breaks the target's promise is kept.
 
-The same seed number gives the same inputs, so that a failure of a test can be repeated.
+The same seed number produces the same inputs, so that a failure of a test can be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A short session of every fuzz target: the kept corpus, then mutations of it; `make fuzz` goes on for longer."""
+"""A short session of every fuzz target: the kept corpus, then mutations of it; `make fuzz` runs longer."""
 
 from __future__ import annotations
 

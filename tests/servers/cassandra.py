@@ -1,4 +1,4 @@
-"""A real Cassandra: one that all tests share, and clusters of their own for those that need more of it."""
+"""A real Cassandra: one that all tests share, and separate clusters for those that need more of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cassandra.cluster import Session
 
-# A server that is there already: 127.0.0.1:9042. Tests make keyspaces of their own in it and drop them.
+# A server that is there already: 127.0.0.1:9042. Each test creates its own keyspaces in it and drops them.
 RUNNING = "LAKEWARD_TEST_CASSANDRA"
 # As all JVMs of tests: see conftest.
 _QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
@@ -47,7 +47,7 @@ class CassandraServer:
         return self._session
 
     def keyspace(self) -> str:
-        """Make an empty keyspace and give its name."""
+        """Create an empty keyspace and return its name."""
         name = f"t{os.getpid()}_{next(self._numbers)}"
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
         # Durable writes are off: the tests' data need not outlive the server.

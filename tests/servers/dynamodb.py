@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REGION = "eu-west-1"
-# Any will do, but it wants some.
+# Any will do, but it requires some.
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 _COORDINATE = "com.amazonaws:DynamoDBLocal:2.6.1"
 _MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
@@ -31,7 +31,7 @@ _MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
 
 @contextmanager
 def dynamodb_at(folder: Path) -> Iterator[str]:
-    """Run a server for the time of a ``with`` block and give its address."""
+    """Run a server for the time of a ``with`` block and yield its address."""
     try:
         require_java()
         fetched = jars.fetched_once(_COORDINATE, cache_folder())
@@ -39,7 +39,7 @@ def dynamodb_at(folder: Path) -> Iterator[str]:
         pytest.skip(missing.message)
     [port] = free_ports(1)
     endpoint = f"http://127.0.0.1:{port}"
-    # The resolver leaves out slf4j, which Spark brings.
+    # The resolver leaves out slf4j, which Spark has.
     slf4j = next((Path(pyspark.__file__).parent / "jars").glob("slf4j-api-*.jar"))
     command = [
         "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetched}/*{os.pathsep}{slf4j}", _MAIN,

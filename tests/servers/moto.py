@@ -23,7 +23,7 @@ CREDENTIALS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing
 
 @contextmanager
 def moto_at(folder: Path) -> Iterator[str]:
-    """Run a server for the time of a ``with`` block and give its address."""
+    """Run a server for the time of a ``with`` block and yield its address."""
     [port] = free_ports(1)
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

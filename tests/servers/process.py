@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATIENCE_SECONDS = 240.0
-# Below the ports that the system gives to clients, also with what some servers add for a second port.
+# Below the ports that the system assigns to clients, also with what some servers add for a second port.
 _PORTS, _OFFSET = range(12_000, 22_000), 10_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, each with the port 10,000 above it free too."""
+    """Return free ports, each with the port 10,000 above it free too."""
     shuffled = random.sample(_PORTS, len(_PORTS))
     return list(islice((port for port in shuffled if _is_free(port) and _is_free(port + _OFFSET)), count))
 
@@ -57,7 +57,7 @@ def running(
 
 
 def stop(process: subprocess.Popen[bytes], *, kill: bool = False) -> None:
-    """End a server, by force if it does not end by itself."""
+    """End a server, by force if it does not end on request."""
     if kill:
         process.kill()
     else:

@@ -30,7 +30,7 @@ REGION = "eu-west-1"
 # Every bucket takes a volume. Left alone, the server allows as many as the free disk holds when they are full: too few
 # for a bucket per test on a small disk, and the test that comes last then fails.
 _VOLUMES = 10_000
-# Each is a lake of its own to the Iceberg REST catalog.
+# Each is a separate lake to the Iceberg REST catalog.
 TABLE_BUCKETS = tuple(f"tables-{number}" for number in range(32))
 
 
@@ -46,7 +46,7 @@ _IDENTITIES = [
 
 @dataclass
 class S3Server:
-    """One server on ports of its own, which keep when it is killed and started again."""
+    """One server on its own ports, which stay the same when it is killed and started again."""
 
     folder: Path
     ports: list[int] = field(default_factory=lambda: free_ports(7))
@@ -114,7 +114,7 @@ class S3Server:
         self._ask_catalog()
 
     def _ask_catalog(self) -> None:
-        """Require an answer of the catalog, which comes up by itself; a refusal is one."""
+        """Wait for an answer of the catalog, which starts by itself; a refusal is one."""
         try:
             urlopen(f"{self.catalog}/v1/config", timeout=30).close()
         except HTTPError as refusal:

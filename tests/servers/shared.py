@@ -1,6 +1,6 @@
 """One server of each kind for all processes of a test run: python -m tests.servers.shared MODULE FOLDER PID.
 
-The first process that asks for a server starts a keeper, which starts the server and writes down how to reach it. The
+The first process that needs a server starts a keeper, which starts the server and writes down how to reach it. The
 keeper ends the server as soon as the process that leads the run is gone, however it or any other process ended.
 
 A kind of server is a module with ``served(folder)``: a context manager around the server's life that yields how to
@@ -69,7 +69,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _start_keeper(module: str, folder: Path, leader: int) -> None:
-    """Start a keeper in a session of its own, where no signal to this process reaches it, and wait for its answer."""
+    """Start a keeper in a separate session, where no signal to this process reaches it, and wait for its answer."""
     answer = _answer(folder, module)
     log, environment = str(answer.with_suffix(".log")), {**os.environ, "PYTHONPATH": os.pathsep.join(_import_paths())}
     command = [sys.executable, "-m", __name__, module, str(folder), str(leader)]
@@ -112,7 +112,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _write(answer: Path, content: dict[str, Any]) -> None:
-    """Write the answer at once, so that nobody reads half of it."""
+    """Write the answer in one step, so that no reader sees half of it."""
     unfinished = answer.with_suffix(".new")
     unfinished.write_text(json.dumps(content), "utf-8")
     unfinished.rename(answer)

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: one master and some workers, each a process of its own."""
+"""A Spark standalone cluster on this machine: one master and some workers, each a separate process."""
 
 from __future__ import annotations
 

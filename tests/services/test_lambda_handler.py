@@ -28,7 +28,7 @@ def event(*keys, bucket="lake"):
 
 @pytest.fixture
 def variables(moto_endpoint, monkeypatch):
-    """Give a function that sets the function's variables."""
+    """Return a function that sets the function's variables."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name.upper(), value)
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
@@ -177,7 +177,7 @@ def test_an_event_starts_an_emr_serverless_job(client, variables):
         TARGET=f"emr-serverless:{application}", EMR_ROLE=ROLE, EMR_ENTRY="s3://code/lakeward_job.py",
         EMR_SPARK="--conf spark.executor.cores=2", SCOPE="table",
     )  # fmt: skip
-    # The server knows an application's runs only after the first.
+    # The server lists an application's runs only after the first.
     driver = {"sparkSubmit": {"entryPoint": "s3://other.py"}}
     emr.start_job_run(applicationId=application, executionRoleArn=ROLE, name="another", jobDriver=driver)
     [run] = handler(event("landing/sales/product/1.csv"))["started"]
@@ -194,7 +194,7 @@ def test_an_event_starts_an_emr_serverless_job(client, variables):
     ("name", "is_enough"), [("lakeward s3://c a.b", True), ("lakeward s3://c", True), ("x", False)]
 )
 def test_an_emr_serverless_run_that_waits_is_enough(client, name, is_enough):
-    # The server here ends every run at once, so that its answers are given by hand.
+    # The server here ends every run immediately, so its answers are written by hand.
     emr = client("emr-serverless")
     summary = {
         "applicationId": "app", "id": "waiting", "name": name, "arn": ARN, "createdBy": ROLE, "executionRole": ROLE,

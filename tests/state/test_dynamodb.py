@@ -57,7 +57,7 @@ def store(dynamodb_uri: str) -> Iterator[DynamoStateStore]:
 
 
 class Meddler:
-    """Stands between a store and its server, sees every call, and answers some itself."""
+    """A proxy between a store and its server, which sees every call and answers some itself."""
 
     def __init__(self, store: DynamoStateStore) -> None:
         self.calls: Counter[str] = Counter()

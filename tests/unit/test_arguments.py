@@ -30,7 +30,7 @@ from lakeward import (
 )
 from lakeward.arguments import TEXTS, checked
 
-# All that a check looks at.
+# All that a check reads.
 FRAME: Any = SimpleNamespace(sparkSession=None, schema=None)
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (diff, (FRAME, FRAME, [1]), {}, r"diff: keys must be a column's name or a list of texts, found \[1\] \(list\)"),
@@ -112,10 +112,10 @@ def test_former_spellings_work_and_warn(tmp_path: Path) -> None:
 
 def test_every_public_function_checks_what_it_takes() -> None:
     """A function or method that comes new has its arguments checked as well, or is named here with a reason."""
-    # Take nothing, or only what they are handed by the library itself.
+    # Take nothing, or only arguments from the library itself.
     free = {"close", "config_reference", "count_poison", "has_spark", "logs_messages", "query_errors", "tables"}
     free |= {"rebuild_state", "refresh_scd2", "snapshots_exit_code", "status_totals"}
-    # Read or write texts, for programs around the library; a value that is none fails at once.
+    # Read or write texts, for programs around the library; an invalid value fails immediately.
     free |= {"count", "escape_text", "event", "log_to_stderr", "parse_comparator", "parse_span", "rate", "redact"}
     free |= {"redact_values", "to_json"}
     functions = [getattr(lakeward, name) for name in lakeward.__all__]

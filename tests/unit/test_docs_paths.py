@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/lakeward"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-# The changelog tells of files as they were.
+# The changelog names files as they were.
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 # Pages on the tree itself: a name that ends in a slash is one of our folders there, elsewhere it may be a user's.
 ON_THE_TREE = [ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md"]
@@ -144,7 +144,7 @@ def test_every_decision_is_listed() -> None:
 
 
 def test_a_batch_passes_at_most_25_files():
-    """Whoever adds a step to the walk has to find out whether two of its files are one idea."""
+    """A step may be added to the walk only after checking whether two of its files are one idea."""
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     walk = page[page.index("## A walk") : page.index("## One op")]
     files = re.findall(r"^(\d+)\. `([\w/]+\.py)`", walk, re.MULTILINE)

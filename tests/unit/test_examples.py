@@ -32,7 +32,7 @@ def unit(path: Path) -> RawConfigParser:
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_units(path, tmp_path):
-    # Whatever systemd says of the program's absence is not about the unit.
+    # Messages of systemd about the missing program do not concern the unit.
     for found in UNITS:
         (tmp_path / found.name).write_text(found.read_text(encoding="utf-8").replace(PROGRAM, "/bin/true"))
     if program := shutil.which("systemd-analyze"):
@@ -61,7 +61,7 @@ def test_the_watching_service_restarts_unless_it_is_misconfigured():
 
 
 def assert_is_command(arguments: list[str]) -> None:
-    """Let the command line itself say whether it knows these arguments."""
+    """Check by the command line itself that it accepts these arguments."""
     result = CliRunner().invoke(cli, [*arguments, "--help"])
     assert result.exit_code == 0, result.stderr
 

@@ -1,4 +1,4 @@
-"""Whatever a document that is read back holds, its reader names it and calls nobody's mistake a bug."""
+"""Whatever a document that is read back contains, its reader names it and reports no user's mistake as a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests share is in modules of its own: no test module imports another."""
+"""What tests share is in separate modules: no test module imports another."""
 
 from __future__ import annotations
 

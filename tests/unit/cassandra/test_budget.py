@@ -39,7 +39,7 @@ def ledger_of(ramp_seconds=0.0, **limits):
 
 
 def rows_within(ledger, clock, seconds, step=0.01, tasks=1):
-    """Let tasks take all they can get."""
+    """Run tasks that take all they can get."""
     got = 0.0
     for _ in range(round(seconds / step)):
         for _ in range(tasks):
@@ -216,7 +216,7 @@ def test_pages_that_are_paid_for_afterwards_keep_the_rate_too():
             for task in tasks:
                 task.take(requests=1)
                 task.spent(rows=300)
-                # Longer than a task keeps what it has not used, or owes: 1.2 seconds in all.
+                # Longer than a task keeps its unused budget, or its debt: 1.2 seconds in all.
                 time.sleep(0.2)
         tasks[0].take(requests=1)
         taken = time.monotonic() - begun

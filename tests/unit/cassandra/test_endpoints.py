@@ -60,7 +60,7 @@ def test_one_name_may_hold_for_all_nodes_and_plain_connections_have_none() -> No
     # With options of TLS the driver would encrypt.
     assert set(plain) == {"contact_points", "port"}
     assert _ways_in(keyspaces="eu-west-1")["ssl_options"]["server_hostname"] == "cassandra.eu-west-1.amazonaws.com"
-    # The driver says that no name leads anywhere.
+    # The driver reports that no name can be resolved.
     assert _ways_in(hosts=("nowhere.example",), tls=TlsSettings())["contact_points"] == ["nowhere.example"]
 
 

@@ -1,4 +1,4 @@
-"""An export under way on disk: what of it counts, who may work on it, and when it is gone on with."""
+"""An export under way on disk: which files count, who may work on it, and when it is resumed."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:
 
 
 class _NoStore:
-    """A file system that only Spark knows."""
+    """A file system that only Spark supports."""
 
 
 def test_a_full_disk_is_reported_from_within_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

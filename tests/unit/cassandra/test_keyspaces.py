@@ -17,7 +17,7 @@ CASSANDRA = ClusterAddress("prod", ClusterSettings(hosts=("10.0.0.1",)))
 
 
 class Rows:
-    """A session that gives the same rows to every query."""
+    """A session that returns the same rows to every query."""
 
     def __init__(self, *rows):
         self.rows = rows

@@ -170,7 +170,7 @@ class World:
             row.set(name, at, value)
 
     def purge(self) -> None:
-        """Let time pass: marks of deletes go, and what they hid."""
+        """Let time pass: tombstones disappear, and what they hid."""
         self.server.gc_grace_seconds = 0
         for row in self.copy.values():
             row.inserted = row.inserted if row.inserted > row.deleted else 0
@@ -310,7 +310,7 @@ def test_a_target_to_which_change_sets_are_applied_in_order_is_always_known() ->
     assert world.import_(1) is JobEffect.LEADS
     for past, current in pairwise(range(1, NEWEST + 1)):
         world.apply(past, current, kill=1)
-        # What was begun goes on, and nothing is left of it that would be in doubt.
+        # The job that was begun is resumed, and leaves no doubt.
         found = world.apply(past, current)
         assert found is JobEffect.LEADS or (found is None and SOURCE[past] == SOURCE[current])
         last = world.ledger.last()
@@ -334,7 +334,7 @@ def test_forcing_what_was_written_before_leaves_the_record_unchanged() -> None:
     assert world.apply(1, 2, force=True) is JobEffect.KEEPS
     assert (world.ledger.last(), world.held) == (before, SOURCE[3])
     assert world.apply(3, 4) is JobEffect.LEADS
-    # Once the marks of deletes may be gone, rows of the past can come back.
+    # Once tombstones may be gone, rows of the past can reappear.
     world.purge()
     assert world.import_(2, force=True) is JobEffect.MIXES
     assert world.held != SOURCE[4]

@@ -1,4 +1,4 @@
-"""What the ledger makes of what it finds, with a table of its own that is a dictionary."""
+"""How the ledger interprets what it finds, with a dictionary as its table."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ def test_a_job_that_is_killed_at_its_end_is_done_or_resumed(server: Server, ledg
 
 
 def test_a_state_ends_the_job_that_led_to_it_and_no_other(server: Server, ledger: Ledger) -> None:
-    """As after a kill on a server that does not write a batch at once."""
+    """As after a kill on a server that does not write a batch atomically."""
     ledger.begin(job())
     headers = dict(server.rows)
     ledger.finish(job())
     server.rows.update(headers)
     assert ledger.under_way() is None
-    # Half of the rows have a later time than the state says.
+    # Half of the rows have a later time than the state.
     ledger.begin(job("later", 6))
     assert ledger.under_way() == job("later", 6)
 
@@ -124,7 +124,7 @@ def test_lists_are_written_later_than_by_any_job_that_may_have_had_their_times(s
     assert ledger.begin(job("two, with times of its cells", 8, identity=TWO)) == 3
     remade = job("remade", 7, kind="apply", identity=TWO, change_set="remade")
     assert ledger.begin(remade) == 3
-    # Others may have written lists at this time, and nothing tells of them.
+    # Others may have written lists at this time, of which there is no record.
     ledger.forget()
     server.has_rows = True
     first = ledger.begin(remade)

@@ -17,7 +17,7 @@ TABLE = TableName("ks", "t")
 
 @dataclass
 class SlowCluster:
-    """Nodes that agree after some looks at them; stands for the session, too."""
+    """Nodes that agree after some queries; also replaces the session."""
 
     looks_until_agreed: int
     done: list[str] = field(default_factory=list)

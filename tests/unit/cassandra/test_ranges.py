@@ -77,7 +77,7 @@ def test_neighbours_of_the_same_replicas_are_one_range_and_the_last_goes_around_
 
     found = cut(TokenRange(-1000, 1000), owners, 2)
 
-    # What lies behind 100 belongs to the first node, as does what lies before 0.
+    # Tokens after 100 belong to the first node, and so do tokens before 0.
     assert TokenRange(-1000, 0) in found
     assert TokenRange(100, 1000) in found
     assert {TokenRange(0, 50), TokenRange(50, 100)} <= set(found)

@@ -1,4 +1,4 @@
-"""``lakeward cassandra sync`` without a cluster: options that do not fit, rounds that fail, and what it says."""
+"""``lakeward cassandra sync`` without a cluster: options that do not fit, rounds that fail, and its output."""
 
 import json
 from collections.abc import Callable

@@ -47,7 +47,7 @@ class World:
         if self.passed == self.crash_at:
             raise CrashError
 
-    # The target, as a sync asks it.
+    # The target, as a sync uses it.
     def applied(self) -> Mapping[str, Any] | None:
         return self.ledger
 
@@ -360,7 +360,7 @@ def test_exports_of_another_job_are_applied_in_order(world):
 
 
 def test_a_target_that_lost_its_rows_is_filled_again(world):
-    """What is recorded survives a TRUNCATE, and a table that is dropped and made anew."""
+    """What is recorded survives a TRUNCATE, and a table that is dropped and created again."""
     world.sync()
     for is_dropped in (False, True):
         world.time += timedelta(hours=1)
@@ -419,7 +419,7 @@ def test_a_target_that_holds_parts_of_two_states_needs_a_decision(world):
 
 
 def test_exports_of_two_clusters_are_not_mixed(world):
-    """A mistyped source must not bring the rows and deletes of its own table."""
+    """A mistyped source must not write the rows and deletes of its own table."""
     world.sync()
     world.time += timedelta(hours=1)
     other = World(world.root, source={7: "other"}, cluster="test", time=world.time)
@@ -428,7 +428,7 @@ def test_exports_of_two_clusters_are_not_mixed(world):
             found.sync()
         assert "--any-cluster" in refused.value.hint
     assert len(world.folder.names()) == 1
-    # One that was put there all the same is not followed, with a source or without.
+    # One that was put there nevertheless is not followed, with a source or without.
     other.export()
     for source in (True, False):
         with pytest.raises(RefusedInputError, match="an export of the cluster test, but those of prod"):
@@ -446,7 +446,7 @@ def test_the_clock_of_another_machine_may_be_ahead(world):
     world.time -= timedelta(minutes=2)
     assert actions(world.sync(source=False)) == ["diff", "apply"]
     assert len(list(world.root.glob("incremental/**/_SUCCESS"))) == 1
-    # An export of now would be taken for an earlier one, and its changes for none.
+    # An export of now would be treated as an earlier one, without changes.
     with pytest.raises(RetriableError, match="which is in the future"):
         world.sync()
     assert len(world.folder.names()) == 2

@@ -90,5 +90,5 @@ def test_an_interval_counts_from_the_beginning_of_a_round():
     for taken in (10, 0, 75, 20):
         now[0] += taken
         wait(None)
-    # The round of 75 seconds is followed at once, and the next interval begins there.
+    # The round of 75 seconds is followed immediately by another, and the next interval begins there.
     assert waited == [50, 60, 0, 40]

@@ -1,4 +1,4 @@
-"""Values of every type, from what the driver gives to Arrow and back to what a statement takes."""
+"""Values of every type, from the driver to Arrow and back to a statement."""
 
 from decimal import Decimal
 from typing import Any

@@ -18,7 +18,7 @@ MARSHAL = "org.apache.cassandra.db.marshal."
 
 
 def of_java(text: str) -> Any:
-    """Read a type whose class names stand here without their package."""
+    """Read a type whose class names are written here without their package."""
     return java_type(text.replace("~", MARSHAL))
 
 

@@ -27,7 +27,7 @@ def test_the_remaining_time_to_live_is_computed_when_the_row_is_sent(monkeypatch
     reader, _ = reader_of(plan_of({"p": "text", "a": "int"}, has_expiries=True))
     batch = pa.record_batch({"k0": ["w", "x", "y", "z"], "v0": pa.array([1, 2, 3, 4], pa.int32()), "e0": [1_100] * 4})
     lives = []
-    # A row is looked at when the one before it is sent: it might belong to it.
+    # A row is read when the one before it is sent: it might belong to it.
     for request in reader.requests(batch, lambda *_: None):
         [(_, operation)] = request.entries  # type: ignore[attr-defined]
         lives.append(struct.unpack(">i", operation.values[-1])[0])

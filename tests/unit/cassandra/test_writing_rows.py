@@ -64,7 +64,7 @@ def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value
     ((query, values),) = shown(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
     assert query.startswith("UPDATE")
     assert values == [packed_time(TIME), None, UNSET, b"k", b"1"]
-    # A cell that was written anew with its old value is written, too; columns that the target does not have are not.
+    # A cell that was written again with its old value is written, too; columns that the target does not have are not.
     ((_, values),) = shown(planner.writing(CHANGED, ["_lw_writetime_b", "other"], [b"k", b"1"], [b"x", b"y"]))
     assert values == [packed_time(TIME), UNSET, b"y", b"k", b"1"]
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [b"x", b"y"]) == []
@@ -111,7 +111,7 @@ def test_a_row_without_clustering_key_is_the_static_part_of_its_partition() -> N
     # Without a static column to name, the statement would delete all rows of the partition.
     dropped = RowPlanner(plan_of({"p": "text", "c": "int", "a": "text"}, has_actions=True, has_static_rows=True), UNSET)
     assert dropped.deleting(keys) == []
-    # Of a regular row that has both, each part is written by itself.
+    # Of a regular row that has both, each part is written separately.
     both = shown(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"y"]))
     assert [query.split()[0] for query, _ in both] == ["INSERT", "UPDATE"]
 

@@ -60,7 +60,7 @@ def test_a_row_with_more_statements_than_a_batch_takes_is_split_and_counted_once
 
 
 class Server:
-    """A session that fails where ``fails`` says so; ``sent`` are the values of each request."""
+    """A session that fails where ``fails`` is true; ``sent`` are the values of each request."""
 
     def __init__(self, fails: Callable[[list[list[Any]]], Exception | None]) -> None:
         self.fails, self.sent = fails, list[list[list[Any]]]()
@@ -151,7 +151,7 @@ def test_a_statement_is_prepared_again_where_that_may_help_and_other_errors_are_
 
 
 def test_a_statement_prepared_in_one_session_works_in_all() -> None:
-    """A node that lacks a statement of a batch tells its id, and the session that sent it must know the rest."""
+    """A node that lacks a statement of a batch reports its id, and the session that sent it must have the statement."""
     clusters = [Counter[bytes]() for _ in range(3)]
     sessions = [
         SimpleNamespace(

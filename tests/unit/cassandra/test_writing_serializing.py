@@ -1,4 +1,4 @@
-"""Values as bytes: the quick ways give what the driver gives."""
+"""Values as bytes: the quick ways produce the same bytes as the driver."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Future:
 
 
 class Statement:
-    """Stands for the driver's prepared statement, as far as bound ones need it."""
+    """Replaces the driver's prepared statement, as far as bound ones need it."""
 
     def __init__(self) -> None:
         self.query_id = b"id"

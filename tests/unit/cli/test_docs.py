@@ -1,4 +1,4 @@
-"""The references say what the code does."""
+"""The references agree with the code."""
 
 import re
 from dataclasses import fields

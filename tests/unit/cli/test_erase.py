@@ -1,4 +1,4 @@
-"""``lakeward erase``: asks, refuses to guess, writes a receipt and tells what was done."""
+"""``lakeward erase``: asks, refuses to guess, writes a receipt and reports what was done."""
 
 import json
 from inspect import signature

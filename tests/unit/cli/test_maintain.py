@@ -1,4 +1,4 @@
-"""What `lakeward maintain` asks of the library and how it shows what came of it."""
+"""The calls of `lakeward maintain` to the library and how it shows the results."""
 
 import pytest
 
@@ -21,7 +21,7 @@ LOCKED = TableMaintenance("sales.till", Outcome.LOCKED, message="held by run 7")
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Give the calls of the library, which answers without Spark."""
+    """Return the calls of the library, which answers without Spark."""
     calls = []
     report = MaintenanceReport((DONE, FAILED, LOCKED), 2.0)
 

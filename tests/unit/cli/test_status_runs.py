@@ -54,7 +54,7 @@ def test_status_as_json_has_totals(project, call_json, answers):
 
 
 class _Enough:
-    """Stands for the clock: lets the command look a few times and then presses Ctrl-C."""
+    """Replaces the clock: lets the command look a few times and then presses Ctrl-C."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -176,7 +176,7 @@ class _Watcher:
     """Watches nothing."""
 
     def once(self) -> None:
-        """Give no report."""
+        """Return no report."""
 
 
 @pytest.mark.parametrize(("arguments", "port"), [([], 9001), (["--metrics-port", "9002"], 9002)])

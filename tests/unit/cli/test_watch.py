@@ -24,7 +24,7 @@ REPORT = RunReport(
 
 @pytest.fixture
 def watchers(monkeypatch):
-    """Catch watchers instead of running them; each hears of one run."""
+    """Catch watchers instead of running them; each is notified of one run."""
     caught = []
 
     def finish(self):

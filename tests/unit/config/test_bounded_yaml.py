@@ -1,4 +1,4 @@
-"""YAML that stands for more than it says."""
+"""YAML that expands to more than it contains."""
 
 import time
 

@@ -14,7 +14,7 @@ NAMES = ["title", "price", "stock", "description", "tags", "loaded_at"]
 
 
 def sample_report(*, evil: str = "Lamp", empty: bool = False) -> str:
-    """Render a comparison; ``evil`` stands wherever a user's text can."""
+    """Render a comparison; ``evil`` is wherever a user's text can be."""
     key = StructField("id", IntegerType())
     texts = [StructField(name, StringType()) for name in (*NAMES, evil)]
     left, right = StructType([key, *texts]), StructType([key, *texts, StructField("supplier", StringType())])

@@ -1,4 +1,4 @@
-"""Manifests of change sets, and the order in which change sets lead from only state to another."""
+"""Manifests of change sets, and the order in which change sets lead from one state to another."""
 
 from __future__ import annotations
 

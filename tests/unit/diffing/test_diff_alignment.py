@@ -1,4 +1,4 @@
-"""Two schemas brought to one, without a JVM: types that fit, what is reported, what is refused."""
+"""Two schemas aligned to one, without a JVM: types that fit, what is reported, what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel on files of its own making, without Spark."""
+"""The kernel on files written by the test, without Spark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _pairs(kernel, groups, files):
 
 
 def test_keys_are_paired_null_safely_and_only_differences_are_returned(tmp_path):
-    # Neither a folder that looks like a partition nor one that looks like a pattern is taken for such.
+    # A folder that looks like a partition, or like a pattern, is read as neither.
     files = _written(tmp_path / "K=7" / "it's [1]*", left=_LEFT, right=_RIGHT)
 
     found = _pairs(Kernel(_COLUMNS, _SCHEMA, whole=False), [Group(("left",), ("right",))], files)

@@ -1,4 +1,4 @@
-"""What a snapshot set says of itself, without any file."""
+"""The description of a snapshot set, without any file."""
 
 from __future__ import annotations
 

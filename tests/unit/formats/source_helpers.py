@@ -38,7 +38,7 @@ def make_spec(ddl: str = DDL, order_by: OrderBy | None = None, **settings: Any) 
 
 @dataclass
 class Result:
-    """What reading one file gave."""
+    """The result of reading one file."""
 
     summary: FileSummary
     batches: list[pa.RecordBatch]

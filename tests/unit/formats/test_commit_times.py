@@ -63,7 +63,7 @@ def test_finer_than_nanoseconds_is_a_bad_row(tmp_path: Path) -> None:
 
 
 def test_microseconds_are_ordered_as_ever(tmp_path: Path) -> None:
-    """Changelogs hold these texts: they stay what they were."""
+    """Changelogs hold these texts: they stay unchanged."""
     found = read_times(
         tmp_path, ["2024-01-01 00:00:00", "2024-01-01T01:00:00.5+01:00", "2024-01-01 00:00:00.500000000"]
     )

@@ -1,4 +1,4 @@
-"""Files that hold more than they should: what they say, and that reading them stays small and quick."""
+"""Files that hold more than they should: their messages, and that reading needs little memory and time."""
 
 from __future__ import annotations
 

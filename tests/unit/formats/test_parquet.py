@@ -273,7 +273,7 @@ def test_bad_rows_keep_all_their_fields_as_json(tmp_path: Path) -> None:
 
 def test_reserved_and_repeated_names(tmp_path: Path) -> None:
     table = pa.table({"id": pa.array([1], pa.int32()), "_lw_row": [1]})
-    # As any column that the table does not have: the pipeline refuses the name, and says which setting helps.
+    # As any column that the table does not have: the pipeline refuses the name, and names the setting that helps.
     summary = _read(tmp_path, table, "id int", LOAD_PARQUET).summary
     assert summary.mismatch and ("_lw_row", "bigint") in (summary.columns or ())
     table = pa.table([pa.array([1], pa.int32()), pa.array([1], pa.int32())], names=["id", "id"])

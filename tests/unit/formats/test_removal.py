@@ -1,4 +1,4 @@
-"""Landing files written anew without some rows."""
+"""Landing files rewritten without some rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files compaction takes up: worn ones, and small ones that are worth being one."""
+"""Which files compaction takes up: files with many deletes, and small files worth merging."""
 
 from lakeward.iceberg.rewrite import Deleted, RewriteLimits, TableFile, choose, mergeable
 

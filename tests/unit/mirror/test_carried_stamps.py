@@ -1,4 +1,4 @@
-"""What a commit that changes no row repeats: the newest of everything, and of a load only where it stands on it."""
+"""What a commit that changes no row repeats: the newest of everything, and that of a load only at the load itself."""
 
 from types import SimpleNamespace
 

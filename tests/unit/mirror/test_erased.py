@@ -19,7 +19,7 @@ ERASURE = Erasure("salt", ("ab", "cd"), "request 4711", 1_700_000_000_000_000, l
 
 
 class Properties:
-    """Stands for a changelog: properties alone."""
+    """Replaces a changelog: properties alone."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}

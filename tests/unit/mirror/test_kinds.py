@@ -42,7 +42,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def attempts(monkeypatch: pytest.MonkeyPatch, *outcomes: object) -> list[int]:
-    """Let attempts at ops end as given, one after the other; return the list of what each stood on."""
+    """Make attempts at ops end with the given outcomes in turn; return the list of what each was based on."""
     following, stood_on = iter(outcomes), []
 
     def attempt(_ops: TableOps, bases: Bases) -> object:

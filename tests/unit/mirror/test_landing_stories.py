@@ -1,4 +1,4 @@
-"""Random stories of replication, copying and loss: after every run the rows are right, or the table says why not."""
+"""Random stories of replication, copying and loss: after every run rows are right, or the table stops with a reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Story:
 
     @property
     def _is_unseen(self) -> bool:
-        """Whether a reload came before the first load was read: that leaves no trace, and the user has to say so."""
+        """Whether a reload came before the first load was read: this leaves no trace, and the user must declare it."""
         self._was_unseen |= (
             self.replication.visible is not None and not self._seen and self.replication.visible.number > 1
         )

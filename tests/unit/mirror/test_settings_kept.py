@@ -32,5 +32,5 @@ def test_a_commit_time_that_became_a_column_leaves_the_mirror_by_a_repair() -> N
     message = changed(TableSettings(), after) or ""
     assert "the mirror keeps ts as a column" in message and "lakeward tables repair sales.product" in message
     assert "repair" not in (changed(TableSettings(), after, "id int") or "")
-    # Without a look at the mirror it may have the column.
+    # Without the mirror's columns, it is assumed that it may have the column.
     assert "repair" in (describe_changed_reading(TABLE, reading_settings(TableSettings()), after) or "")

@@ -1,4 +1,4 @@
-"""What stands after undos, where load branches go, and files that are fenced."""
+"""Ops that count after undos, where load branches go, and files that are fenced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMPTY = Snapshot(1, None, {})
 
 
 class Kept:
-    """A mirror's metadata: kept snapshots of loads, and where branches stand."""
+    """A mirror's metadata: kept snapshots of loads, and the heads of branches."""
 
     def __init__(self, *loads: Snapshot, **branches: Snapshot) -> None:
         self._loads = {found.id: found for found in loads}
@@ -121,7 +121,7 @@ READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
         ([READ, row(2, "redelivered", "b"), COPIED], Progress(4), 3, None),
         # An undo repeated it, and is undone itself.
         ([READ, COPIED, row(5, "redelivered", "c")], Progress(5, undone=((2, 4),)), 4, "c"),
-        # The reload of op 2 stands again, of which the copy of the first load says nothing.
+        # The reload of op 2 counts again, and the copy of the first load does not contain it.
         ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 2, None),
         # It had been undone before the copy came.
         ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 3, "c"),

@@ -1,4 +1,4 @@
-"""Reports as runs give them, for observers."""
+"""Reports as runs return them, for observers."""
 
 from __future__ import annotations
 

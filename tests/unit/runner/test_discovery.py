@@ -60,7 +60,7 @@ def names(tables) -> list[str]:
 def test_three_thousand_tables_cost_one_check_each_and_then_none(tmp_path):
     for number in range(3000):
         folder = f"schema{number % 30:02}/table{number:04}"
-        # Names of load parts come after those of dates: the first file of each folder tells.
+        # Names of load parts come after those of dates: the first file of each folder is enough.
         land(tmp_path, f"{folder}/2024/03/27/{CHANGE}", f"{folder}/{LOAD}")
     state = MemoryStateStore()
     found, calls = look(tmp_path, state)

@@ -1,4 +1,4 @@
-"""docs/operating.md says what the code does, and its examples can be used."""
+"""docs/operating.md agrees with the code, and its examples can be used."""
 
 import json
 import logging

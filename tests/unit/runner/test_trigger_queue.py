@@ -60,7 +60,7 @@ def event(key):
 
 
 def received(source, put=None, **options):
-    """Start a poller on a queue and give what the first readable message asks for."""
+    """Start a poller on a queue and return the request of the first readable message."""
     requests = queue.Queue()
     poller = QueuePoller(source, "s3://lake/landing", put(requests) if put else requests.put, **options)
     poller.start()

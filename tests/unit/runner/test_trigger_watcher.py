@@ -42,19 +42,19 @@ class Stage:
         self.reports.append(report)
 
     def request(self, *requests):
-        """Let requests be due, and the watcher act on them."""
+        """Advance the clock until requests are due, and let the watcher act on them."""
         for request in requests:
             self.inbox.put_later(request, 0.0, object())
         self.watcher.step()
 
     def begin(self, *requests):
-        """Let requests be due, and the run that they start begin."""
+        """Advance the clock until requests are due, and wait until their run begins."""
         before = len(self.lake.runs)
         self.request(*requests)
         await_true(lambda: len(self.lake.runs) > before)
 
     def round(self, *requests):
-        """Let requests be due, and all that they start end."""
+        """Advance the clock until requests are due, and wait until all their runs end."""
         self.request(*requests)
         self.end()
 
@@ -74,7 +74,7 @@ class Stage:
         self.round(landed(*folders, receipt=receipt))
 
     def later(self, seconds):
-        """Let time pass and give what is due then."""
+        """Let time pass and return what is due then."""
         self.clock.now += seconds
         return self.inbox.take(0.0)
 
@@ -359,7 +359,7 @@ def test_an_exception_that_ends_a_process_ends_the_watch_and_the_other_runs():
 
 
 class Recorder:
-    """A trigger that notes how it is treated and then ends the watch."""
+    """A trigger that records its calls and then ends the watch."""
 
     def __init__(self, inbox, receipt=None):
         self.calls, self._inbox, self._receipt = [], inbox, receipt

@@ -139,7 +139,7 @@ def test_names_that_the_lake_cannot_have_are_an_error_with_the_renames_that_help
     assert "'V' differs only in case from 'v'" in finding.message and "'_pos' is the name of" in finding.message
     assert finding.hint == f"set tables: {TABLE}: renames: {{V: V_2, _pos: pos}} in lakeward.yaml"
     assert bench.check(primary_key="id", renames={"V": "V_2", "_pos": "pos"}) == []
-    # A column that only a change file brings.
+    # A column that only a change file has.
     bench.path(LOAD).unlink()
     bench.land(LOAD, {"id": [1], "v": ["a"]})
     bench.land(CHANGE, {"Op": ["I"], "id": [1], "v": ["a"], "_row_id": [1]})

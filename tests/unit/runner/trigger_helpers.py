@@ -15,7 +15,7 @@ from lakeward.runner.tables import Discovery, KnownTable
 
 
 class FakeClock:
-    """Both clocks in one: seconds that pass when the test says so."""
+    """Both clocks in one: seconds that pass when the test advances them."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self.now = now
@@ -89,7 +89,7 @@ class FakeLake:
         return RunReport(f"r{number}", tuple(found))
 
     def hold(self, name: str) -> threading.Event:
-        """Let runs of a table take until the event given is set."""
+        """Make runs of a table wait until the event is set."""
         return self.gates.setdefault(name, threading.Event())
 
     def _pass(self, name: str, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""The translator of errors: which recogniser knows which text, and what stays as it is."""
+"""The translator of errors: which recogniser handles which text, and what stays unchanged."""
 
 from __future__ import annotations
 

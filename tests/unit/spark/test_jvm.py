@@ -20,7 +20,7 @@ EXITED, OTHER = PySparkRuntimeError("[JAVA_GATEWAY_EXITED]"), PySparkException("
 
 
 def python(code: str, **options):
-    """A process that stands for the JVM, started as pyspark does."""
+    """A process that replaces the JVM, started as pyspark does."""
     return java_gateway.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, **options)
 
 

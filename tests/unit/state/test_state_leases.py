@@ -70,7 +70,7 @@ class TestOwner:
 
     def test_setting_the_clock_does_not_kill(self, monkeypatch: pytest.MonkeyPatch) -> None:
         owner = current_owner("run-1")
-        # psutil adds the boot time, which moves with the clock, to the start that the kernel knows.
+        # psutil adds the boot time, which moves with the clock, to the start that the kernel reports.
         moved = psutil.boot_time() + 3600
         monkeypatch.setattr("psutil._psplatform.boot_time", lambda: moved)
         assert not is_dead(owner)

@@ -1,4 +1,4 @@
-"""Which row a change acts on: against a table whose rows have an identity of their own, and known cases by hand."""
+"""Which row a change acts on: against a table whose rows have an identity, and known cases by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def moves(commit, *pairs):
 
 
 def events_of(key, base, changes, *, images=False, known=False, numbered=False, commits=True, flags=None):
-    """Give what one key sees of a log."""
+    """Return what one key sees of a log."""
     found = [Event(EventKind.BASE, BASE, content=(base[key],))] if key in base else []
     for change in changes:
         common = {"commit": change.commit if commits else None, "is_known": known}
@@ -98,7 +98,7 @@ def table(base, changes, reading=None, **options):
 
 
 def _flags(base, changes, keys, options):
-    """What the first reading of both keys of a move tells about it."""
+    """What the first reading of both keys of a move shows about it."""
     left, landed = {}, {}
     for key in keys:
         own = events_of(key, base, changes, **options)
@@ -259,7 +259,7 @@ def _shuffle(draw, rows, commit):
 
 @st.composite
 def loads(draw, log, *, torn=True):
-    """What a load may hold: the rows after some commit, or (torn) each key as it was after a commit of its own."""
+    """What a load may hold: the rows after some commit, or (torn) each key as it was after some commit."""
     numbers = st.integers(0, len(log.states) - 1)
     if not torn:
         return log.states[draw(numbers)]

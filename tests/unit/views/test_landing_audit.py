@@ -1,4 +1,4 @@
-"""What verification says of files in landing: each against what its content proves."""
+"""What verification reports about files in landing: each against what its content proves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on a change says what the fold of all that had come by its op says."""
+"""The verdict on a change agrees with the fold of all that had arrived by its op."""
 
 from __future__ import annotations
 
