@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from tests.servers.jars import fetched_once
 
 from benchmarks.cpu import cost
-from lakeward.session import jars
-from lakeward.session.jars import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +47,7 @@ def main() -> int:
 def _session(host: str, port: str) -> SparkSession:
     return (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars.fetched_once(CONNECTOR, cache_folder()).glob("*.jar"))))
+        .config("spark.jars", ",".join(map(str, fetched_once(CONNECTOR).glob("*.jar"))))
         .config("spark.cassandra.connection.host", host)
         .config("spark.cassandra.connection.port", port)
         .config("spark.driver.memory", "3g")

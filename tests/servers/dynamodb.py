@@ -13,9 +13,8 @@ import pytest
 from botocore.config import Config
 
 from lakeward.errors import ConfigurationError
-from lakeward.session import jars
-from lakeward.session.jars import cache_folder
 from lakeward.session.launching import require_java
+from tests.servers.jars import fetched_once
 from tests.servers.process import free_ports, running
 from tests.servers.shared import shared_server
 
@@ -34,7 +33,7 @@ def dynamodb_at(folder: Path) -> Iterator[str]:
     """Run a server for the time of a ``with`` block and yield its address."""
     try:
         require_java()
-        fetched = jars.fetched_once(_COORDINATE, cache_folder())
+        fetched = fetched_once(_COORDINATE)
     except ConfigurationError as missing:
         pytest.skip(missing.message)
     [port] = free_ports(1)

@@ -89,21 +89,6 @@ def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("
     return sorted((work / "ivy" / "jars").glob("*.jar"))
 
 
-def fetched_once(coordinate: str, cache: Path) -> Path:
-    """Return the folder of an artifact and its dependencies, fetched at the first call."""
-    folder = cache / coordinate.replace(":", "-")
-    if not folder.exists():
-        with work_folder(cache) as work:
-            complete = work / "complete"
-            complete.mkdir()
-            for jar in fetch([coordinate], work):
-                shutil.move(jar, complete)
-            # Another process may have finished first.
-            if not folder.exists():
-                complete.rename(folder)
-    return folder
-
-
 def explain(output: str) -> str:
     """Return the reason of a failure from the resolver's output: no network, an incomplete download, or another."""
     if match := _UNREACHABLE.search(output):

@@ -153,9 +153,6 @@ def _key_store(folder: Path) -> Path:
 # The jars of Apache Cassandra, pinned by size and checksum and fetched once, as those of Spark are.
 
 
-VERSION = "5.0.9"
-
-
 @cache
 def cassandra_jars() -> tuple[Jar, ...]:
     """List what a server needs."""
