@@ -34,7 +34,9 @@ _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHO
 # No JVM of a test lives long enough to get back what the better compiler costs, nor what threads that collect garbage
 # do: those that Spark starts here and in processes of tests, its launcher, and masters and workers. Code has the room
 # that it has with both compilers.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+QUICK_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -Djdk.lang.Process.launchMechanism=VFORK"
+)
 _SPARKS_JVMS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 
 

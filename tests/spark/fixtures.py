@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 from lakeward.config import Config, parse_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -23,6 +24,20 @@ SPARK_SETTINGS: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
     },
+}
+
+
+# Of the application alone, and of no lake. What tests leave in old space and metaspace grows to a gigabyte: a JVM that
+# starts with it need not collect all its garbage at each step on the way. Descriptions of plans and of past queries
+# are for the user interface, which is off. Python workers are forked with their modules imported.
+_FOR_MANY_TESTS = {
+    "spark.driver.extraJavaOptions": "-Xms1g -Xmn512m -XX:MetaspaceSize=320m",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.python.daemon.module": "tests.spark.worker_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
 }
 
 
@@ -45,10 +60,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     except ConfigurationError as missing:
         pytest.skip(missing.message)
     class_path = {"spark.driver.extraClassPath": ":".join(str(path) for path in on_s3)}
-    settings = {**SPARK_SETTINGS, "conf": {**SPARK_SETTINGS["conf"], **class_path}}
+    settings = {**SPARK_SETTINGS, "conf": {**SPARK_SETTINGS["conf"], **_FOR_MANY_TESTS, **class_path}}
+    _remember_java_names()
     session = build_session(_lake_config(folder, spark=settings), app_name="lakeward-tests")
     yield session
     session.stop()
+
+
+def _remember_java_names() -> None:
+    """Ask the JVM once for each class, package and static method: it looks for an unknown name in every jar."""
+    for kind in (JVMView, JavaPackage, JavaClass):
+        kind.__getattr__ = _remembering(kind.__getattr__)
+
+
+def _remembering(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def remembered(holder: Any, name: str) -> Any:
+        found = look_up(holder, name)
+        if isinstance(found, (JavaPackage, JavaClass, JavaMember)):
+            # From now on it is an ordinary attribute, for which Python does not come here.
+            vars(holder)[name] = found
+        return found
+
+    return remembered
 
 
 @pytest.fixture

@@ -72,6 +72,8 @@ def session_conf(config: Config) -> dict[str, str]:
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # For each use of a column, pyspark would ask the JVM five times to note the line of Python that it is from.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.redaction.regex": _SECRET_NAMES,
         # Tables run in parallel: a small one must not wait for all tasks of a large one.
         "spark.scheduler.mode": "FAIR",
