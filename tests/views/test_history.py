@@ -67,7 +67,7 @@ def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> N
     assert (stale.file, stale.row, stale.commit_time) == (
         late.relative_to(scene.landing).as_posix(), 1, "2024-01-05T00:00:00.000000Z",
     )  # fmt: skip
-    assert stale.reason == "op 2 had brought a later change before"
+    assert stale.reason == "op 2 had already applied a later change"
     assert bad.reason == "price 'oops': not a value of type decimal(10,2)" and bad.raw is not None
     assert history.changes[0].file == "sales/product/LOAD00000001.csv"
     # Of a long history the newest changes are told, with what they found.

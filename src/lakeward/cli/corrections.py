@@ -166,7 +166,7 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--replace", multiple=True, metavar="'ID=TEXT'", help="Repaired text of a row; repeatable.")
 def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tuple[str, ...]) -> int:
-    """Put bad rows back at their original place in the order: all of a table, or those named.
+    """Retry bad rows at their original place in the order: all of a table, or those named.
 
     Rows are read again with the current settings of the table, or with the text of --replace. Rows that are still bad
     stay, and the exit code is 3.

@@ -52,7 +52,7 @@ def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int
     """Show every change of one row in order, down to the row as it is now.
 
     For each change: what it did (I, U, D, or L for the load), when it was committed, its file and row, the columns it
-    changed, and what became of it: won (the row had its values after its op), stale (an earlier op had applied a later
+    changed, and the verdict: won (the row had its values after its op), stale (an earlier op had applied a later
     change), superseded (by a later change of its own op, or by a new load), repeated (delivered before), quarantined
     (set aside as a bad row) or undone.
     """
@@ -73,7 +73,7 @@ def _draw_history(console: Console, found: RowHistory) -> None:
     if not found.changes and found.now is None:
         console.print(f"{found.table} {key}: no such row, now or in the past")
         return
-    drawn = table("> op", "> generation", "did", "committed", "became", "changed", "file", "> row", "why")
+    drawn = table("> op", "> generation", "operation", "committed", "verdict", "changed", "file", "> row", "why")
     for entry in found.changes:
         verdict = styled(entry.verdict.value, _STYLES.get(entry.verdict.value, "dim"))
         place = (entry.file, entry.row)

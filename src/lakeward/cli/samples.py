@@ -47,7 +47,7 @@ NEXT_COMMANDS = (
 def demo(invocation: Invocation, words: tuple[str, ...], force: bool, serve: bool) -> int:
     """Load a small sample shop into DIR, change it, and check the mirrors.
 
-    DIR is ./lakeward-demo by default. Everything stays there for you to look at.
+    DIR is ./lakeward-demo by default. Everything stays there for inspection.
 
     `lakeward demo cassandra` starts its own Cassandra server instead, exports a table, changes it, exports it again
     and applies the changes to a copy. Its DIR is ./lakeward-demo-cassandra by default.

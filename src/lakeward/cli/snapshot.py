@@ -123,8 +123,8 @@ _SECONDS = len("2020-11-14T10:30:00")
 def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
     """List snapshots, and mark those whose content would be different now.
 
-    current: it is right. stale: changes that belong to it arrived later. undone: it holds ops that were undone since.
-    missing: its files or its tag are gone. former: a newer copy of the current state replaced it.
+    current: nothing has changed. stale: changes that belong to it arrived later. undone: it contains ops that were
+    undone since. missing: its files or its tag are gone. former: a newer copy of the current state replaced it.
     """
     with invocation.lake() as lake:
         found = lake.snapshots.list(names)

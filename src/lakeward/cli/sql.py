@@ -38,8 +38,8 @@ safe_csv = click.option(
 def sql(invocation: Invocation, query: str, allow_writes: bool, safe_csv: bool) -> None:
     """Run Spark SQL over the lake; the mirror of a table is schema.table.
 
-    Only statements that read the lake are run: queries, SHOW, DESCRIBE, EXPLAIN. Files, settings, variables of the
-    environment, other catalogs and functions that call foreign code are refused.
+    Only statements that read the lake are run: queries, SHOW, DESCRIBE, EXPLAIN. Files, settings, environment
+    variables, other catalogs and functions that call foreign code are refused.
 
     text shows up to 1,000 rows. json is one array of row objects and csv is RFC 4180 with a header; both are
     streamed, with any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset

@@ -95,7 +95,7 @@ def test_reasons_name_the_op_that_intervened() -> None:
         {1: 1},
     )
     assert found == [
-        (ChangeVerdict.STALE, "op 2 had brought a later change before"),
+        (ChangeVerdict.STALE, "op 2 had already applied a later change"),
         (ChangeVerdict.WON, None),
         (ChangeVerdict.UNDONE, "op 7 undid it"),
     ]

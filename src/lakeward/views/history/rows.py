@@ -96,7 +96,7 @@ def judge_changes(changes: Sequence[RowChange], progress: Progress, begun: Mappi
             found.append((ChangeVerdict.UNDONE, _undone_by(change.op, progress)))
         elif (delivered := first[change.identity]) is not change:
             where = f"{delivered.place.file}, row {delivered.place.row}"
-            found.append((ChangeVerdict.REPEATED, f"op {delivered.op} brought the same change: {where}"))
+            found.append((ChangeVerdict.REPEATED, f"op {delivered.op} contained the same change: {where}"))
         else:
             found.append(_outcome(change, later, begun))
             later.add(change)
@@ -116,8 +116,8 @@ def _outcome(change: RowChange, later: _LaterChanges, begun: Mapping[int, int]) 
     if max(oldest) > change.op:
         return ChangeVerdict.WON, None
     if min(oldest) < change.op:
-        return ChangeVerdict.STALE, f"op {min(oldest):.0f} had brought a later change before"
-    return ChangeVerdict.SUPERSEDED, "a later change came in the same op"
+        return ChangeVerdict.STALE, f"op {min(oldest):.0f} had already applied a later change"
+    return ChangeVerdict.SUPERSEDED, "a later change is in the same op"
 
 
 def _undone_by(op: int, progress: Progress) -> str:
