@@ -221,6 +221,6 @@ class PlainTable:
         ]  # fmt: skip
         before = [file for file in files if file.time < cut]
         commits = [file.newest_commit for file in before if file.newest_commit is not None]
-        timeless = sum(1 for file in before if file.rows and file.newest_commit is None)
+        timeless = sum(1 for file in before if file.rows > file.bad and file.newest_commit is None)
         first = min((file.time for file in files), default=None)
         return ChangeFiles(len(before), len(files) - len(before), max(commits, default=None), timeless, first)

@@ -302,6 +302,17 @@ def test_names_in_another_time_zone_are_noticed(timed):
     assert "name_timezone" in timed.stops()
 
 
+def test_a_consumed_file_of_bad_rows_alone_says_nothing_about_a_reload(timed):
+    table = timed_load(timed)
+    table.land("20240103-000000000.csv", "U,2024-01-03 00:00:00,three,C", at=START + 2 * DAY)
+    assert table.run() == "idle" and table.rows == {1: "A", 3: "c"}
+    table.land(
+        "LOAD00000001.csv", "2024-01-05 00:00:00,1,x", "2024-01-05 00:00:01,5,e", "2024-01-05 00:00:02,6,f",
+        at=START + 4 * DAY,
+    )  # fmt: skip
+    assert table.run() == "idle" and table.rows == {1: "x", 5: "e", 6: "f"}
+
+
 def test_a_timestamp_column_of_the_table_itself_is_not_a_time_of_loading(tmp_path, monkeypatch):
     table = PlainTable(tmp_path, monkeypatch, "id int, name string, changed timestamp", timestamp_column="changed")
     table.land("LOAD00000001.csv", "1,a,2024-01-01 00:00:00", at=START)

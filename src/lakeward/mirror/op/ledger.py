@@ -90,8 +90,9 @@ def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
 class ChangeFiles:
     """The current generation's consumed change files on either side of a name time.
 
-    ``newest_before`` is the latest commit time in files ``before``, ``timeless_before`` how many of these have rows
-    and no commit time. ``first`` is the smallest name time of all.
+    ``newest_before`` is the latest commit time in files ``before``, ``timeless_before`` how many of these have good
+    rows and no commit time: of a file of bad rows alone, nothing was applied. ``first`` is the smallest name time of
+    all.
     """
 
     before: int = 0
@@ -107,16 +108,16 @@ def change_files(context: TableContext, progress: Progress, *, cut: str) -> Chan
     if snapshot is None or progress.generation is None:
         return ChangeFiles()
     detail = column(S.DETAIL)
-    disposition, file_class, rows, commit = (
+    disposition, file_class, rows, bad, commit = (
         F.get_json_object(detail, path)
-        for path in ("$.disposition", "$.file.file_class", "$.file.rows", "$.file.newest_commit")
+        for path in ("$.disposition", "$.file.file_class", "$.file.rows", "$.file.bad", "$.file.newest_commit")
     )
     read = (Disposition.CONSUMED.value, Disposition.EMPTY.value)
     is_change = disposition.isin(*read) & (file_class != FileClass.LOAD.value)
     own = (column(S.KIND) == S.KIND_FILE) & (column(S.GENERATION) == progress.generation.number)
     files = context.changelog.read(snapshot).filter(own & is_change & is_standing(progress.undone))
     is_before, name = column(S.FILE_TIME) < cut, column(S.FILE_TIME)
-    timeless = is_before & commit.isNull() & (rows.cast("long") > 0)
+    timeless = is_before & commit.isNull() & (rows.cast("long") > F.coalesce(bad.cast("long"), F.lit(0)))
     found = files.agg(
         F.count_if(is_before),
         F.count_if(~is_before),
