@@ -12,7 +12,7 @@
     │   ├── RefusedInputError  a snapshot or change set cannot be taken as it is  exit 2
     │   └── TimeLimitError   the batch takes longer than the table may
     ├── RetriableError       try again; the same call may succeed                 exit 3
-    ├── ConflictError        another writer was faster; start over                exit 3
+    ├── ConflictError        another writer committed first; start over                exit 3
     │   └── LeaseHeldError   a live writer holds the table
     ├── SparkDiedError       Spark's JVM is gone; look at the machine's memory     exit 3
     └── BugError             an invariant of Lakeward itself is broken            exit 3

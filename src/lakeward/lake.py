@@ -262,7 +262,7 @@ class Lakeward:
 
         Raises:
             ConfigurationError: the settings are not sufficient, or do not fit the remaining columns.
-            ConflictError: another writer holds the table or was faster.
+            ConflictError: another writer holds the table or committed first.
         """
         return self._registry.repair_columns(name, dry_run=dry_run)
 
@@ -518,7 +518,7 @@ class Lakeward:
 
         Raises:
             ConfigurationError: there is no such op, or a file was not read by an op that is undone.
-            ConflictError: another writer holds the table or was faster.
+            ConflictError: another writer holds the table or committed first.
         """
         from lakeward.api.operations import undo_ops, undo_request
 

@@ -43,7 +43,7 @@ def _compared(spark: SparkSession, past: Rows, current: Rows) -> Any:
 def test_a_key_that_comes_twice_is_told(spark: SparkSession, past: Rows, current: Rows, side: str, key: Any) -> None:
     with _compared(spark, past, current) as comparison, pytest.raises(RefusedInputError) as caught:
         comparison.summary()
-    assert f"keys come more than once on the {side} side" in caught.value.message
+    assert f"keys occur more than once on the {side} side" in caught.value.message
     assert f"id={key!r} (2 times)" in caught.value.message
 
 

@@ -107,7 +107,7 @@ def test_a_key_that_comes_twice_is_named(spark: SparkSession, tmp_path: Path, ac
         found.write.parquet(str(tmp_path / "out")) if action == "write" else found.count()
     key = duplicate_key_in(Failure(caught.value))
     assert key == 'past side: {"k0": null, "k1": "é"}'
-    assert "comes more than once on the past side" in str(refused_duplicate(key))
+    assert "occurs more than once on the past side" in str(refused_duplicate(key))
 
 
 def test_a_single_key_that_comes_twice_on_the_current_side_is_named(spark: SparkSession) -> None:

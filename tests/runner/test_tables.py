@@ -140,7 +140,7 @@ def test_a_large_loads_keys_are_checked_by_spark_with_the_same_result(
     assert (here.rows, here.repeated) == (there.rows, there.repeated) == (6, 3)
     assert sorted(map(repr, here.examples)) == sorted(map(repr, there.examples))
     monkeypatch.setattr(validation, "LOCAL_BYTES", 10)
-    assert "3 keys come more than once" in scene.lakeward.check_tables([TABLE])[0].message
+    assert "3 keys occur more than once" in scene.lakeward.check_tables([TABLE])[0].message
 
 
 def test_two_writers_that_create_the_same_table_meet_in_a_conflict(scene: Scene) -> None:

@@ -205,7 +205,7 @@ class BatchMaker:
             absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
         if absent:
             names = ", ".join(column.name for column in absent)
-            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them apart"
+            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot distinguish them"
             raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
 
     def _fill_times(self, found: dict[str, pa.Array]) -> None:

@@ -213,7 +213,7 @@ class SideComparison:
         """Return a context that translates errors of Spark about the input.
 
         Raises:
-            RefusedInputError: a key comes more than once, or a file cannot be read.
+            RefusedInputError: a key occurs more than once, or a file cannot be read.
         """
         return translated(self._duplicate_key, task_error(), *refused_input("one of the sides"))
 
@@ -222,7 +222,7 @@ class SideComparison:
         return None if found is None else self._duplicates(found)
 
     def _duplicates(self, found: str) -> RefusedInputError:
-        """Return the error that lists the keys that come more than once."""
+        """Return the error that lists the keys that occur more than once."""
         if any(holds_map(key.type) for key in self.alignment.keys):
             # Spark cannot group by maps.
             return refused_duplicate(found)
@@ -230,13 +230,13 @@ class SideComparison:
         for side in first:
             if listed := self._repeated(side):
                 which = "past" if side is self.past else "current"
-                msg = f"keys come more than once on the {which} side ({side.label}): {listed}"
+                msg = f"keys occur more than once on the {which} side ({side.label}): {listed}"
                 return RefusedInputError(msg, hint=ONE_ROW_A_KEY)
         msg = f"{self.past.label} or {self.current.label} has other rows than when it was opened: it is being written"
         return RefusedInputError(msg, hint="compare snapshots that are complete")
 
     def _repeated(self, side: Side) -> str:
-        """Return the first keys of a side that come more than once, as text; empty without any."""
+        """Return the first keys of a side that occur more than once, as text; empty without any."""
         own = [key.in_left if side is self.past else key.in_right for key in self.alignment.keys]
         names = [name for name in own if name is not None]
         keys, times = columns(names), "_lw_times"

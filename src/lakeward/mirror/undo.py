@@ -321,7 +321,7 @@ def undo(context: TableContext, request: UndoRequest) -> Undone:
     """Undo every op after the requested one; the context holds the table's lease.
 
     Raises:
-        LakewardError: the undo is refused; nothing was written. A ConflictError: another writer was faster.
+        LakewardError: the undo is refused; nothing was written. A ConflictError: another writer committed first.
     """
     started = time.monotonic()
     for table in (context.changelog, context.mirror):

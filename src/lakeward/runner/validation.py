@@ -257,7 +257,7 @@ class SettingsCheck:
             message = f"{report.bad:,} of {count(report.rows, 'row')} of the load {unfit} the schema"
             yield self._warning("on_bad_row", message)
         if report.repeated:
-            keys = count(report.repeated, "key comes", "keys come")
+            keys = count(report.repeated, "key occurs", "keys occur")
             message = f"{keys} more than once in the load, where only the last row would stay"
             yield self._error("primary_key", f"{message}: {describe_keys(report.examples)}")
         for name, nulls in report.nulls.items():

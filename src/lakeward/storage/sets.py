@@ -242,7 +242,7 @@ def _write(rows: DataFrame, target: _SetWrite) -> None:
         found = failure.marked(_DUPLICATE)
         if found is None:
             return None
-        msg = f"key {found} comes more than once: a snapshot set has each key of {', '.join(target.keys)} once"
+        msg = f"key {found} occurs more than once: a snapshot set has each key of {', '.join(target.keys)} once"
         return RefusedInputError(msg, hint="name all columns of the key, or remove the surplus rows")
 
     with translated(duplicate_key):

@@ -42,7 +42,7 @@ def test_a_table_is_activated_only_if_it_fits_and_a_refusal_keeps_the_settings(p
     assert result.exit_code == 2
     assert "sales.orders was not activated" in result.stderr and "did you mean 'id'?" in result.stderr
     result = call("tables", "set", "sales.orders", "--primary-key", "id", "--activate")
-    assert "1 key comes more than once in the load" in result.stderr and '{"id": 2} 2 times' in result.stderr
+    assert "1 key occurs more than once in the load" in result.stderr and '{"id": 2} 2 times' in result.stderr
     shown = call_json("tables", "show", "sales.orders")
     assert (shown["active"], shown["primary_key"]) == (False, ["id"])
     assert "the settings of this command were kept" in result.stderr
@@ -50,7 +50,7 @@ def test_a_table_is_activated_only_if_it_fits_and_a_refusal_keeps_the_settings(p
     assert result.exit_code == 0
     result = call("tables", "activate", "sales.orders", "--force")
     assert result.exit_code == 0
-    assert "warning: sales.orders: primary_key: 1 key comes more than once" in result.stderr
+    assert "warning: sales.orders: primary_key: 1 key occurs more than once" in result.stderr
 
 
 def test_settings_without_activation_are_kept_as_they_are(parquet, call, call_json):

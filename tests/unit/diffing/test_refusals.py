@@ -26,10 +26,10 @@ def test_a_key_that_a_task_finds_twice_is_named():
     error = shown(duplicate_error("past", {"id": None, "name": "é"}))
     found = duplicate_key_in(Failure(error))
     assert found == 'past side: {"id": null, "name": "é"}'
-    assert refused_duplicate(found).message == f"A key comes more than once on the {found}"
+    assert refused_duplicate(found).message == f"A key occurs more than once on the {found}"
     with pytest.raises(RefusedInputError) as raised, refusals(hint="look"):
         raise error
-    assert raised.value.message == f"the key {found} comes more than once: it does not say which row is meant"
+    assert raised.value.message == f"the key {found} occurs more than once and does not identify a row"
     assert raised.value.hint == "look"
 
 

@@ -152,7 +152,7 @@ def test_repeated_keys_are_counted_over_all_parts_and_shown(bench):
     finding, warning = bench.check(primary_key=["id", "region"])
     assert (finding.severity, finding.setting) == (Severity.ERROR, "primary_key")
     assert finding.message == (
-        "3 keys come more than once in the load, where only the last row would stay: "
+        "3 keys occur more than once in the load, where only the last row would stay: "
         '{"id": 2, "region": "a"} 3 times; {"id": 1, "region": "a"} 2 times; {"id": 3, "region": null} 2 times'
     )
     assert warning.message.startswith("2 rows of the load have NULL in key column region")
@@ -167,7 +167,7 @@ def test_texts_that_look_like_one_number_are_different_keys(bench):
 @pytest.mark.parametrize("count", [1001, 5000])
 def test_many_repeated_keys_are_counted_all(bench, count):
     bench.land(LOAD, {"id": [*range(count), *range(count)]})
-    assert bench.only(primary_key="id").message.startswith(f"{count:,} keys come more than once")
+    assert bench.only(primary_key="id").message.startswith(f"{count:,} keys occur more than once")
 
 
 def test_a_large_load_is_checked_by_spark_or_reported_as_unchecked(landed, monkeypatch):

@@ -150,10 +150,10 @@ class CassandraDemo:
     """Plays the demo on a running server."""
 
     def __init__(
-        self, client: CassandraClient, address: ClusterAddress, folder: Path, tell: Callable[[str], None]
+        self, client: CassandraClient, address: ClusterAddress, folder: Path, report: Callable[[str], None]
     ) -> None:
-        """Work through a client in a folder; ``tell`` is called with lines about the progress."""
-        self._client, self._address, self._tell = client, address, tell
+        """Work through a client in a folder; ``report`` is called with lines about the progress."""
+        self._client, self._address, self._report = client, address, report
         self._exports = str((folder / EXPORTS).absolute())
         self._steps: list[DemoStep] = []
         self._begun = 0.0
@@ -224,12 +224,12 @@ class CassandraDemo:
         passed = (datetime.now(UTC) - first.started.replace(second=0, microsecond=0)).total_seconds()
         self._waited = max(_MINUTE_SECONDS - passed, 0.0)
         if self._waited:
-            self._tell(f"there is one export per minute: waiting {self._waited:.0f} s for the next")
+            self._report(f"there is one export per minute: waiting {self._waited:.0f} s for the next")
             time.sleep(self._waited)
 
     def _begin(self, what: str) -> None:
         self._begun = time.monotonic()
-        self._tell(what)
+        self._report(what)
 
     def _end(self, name: str, outcome: str, *, ok: bool) -> None:
         self._steps.append(DemoStep(name, outcome, ok, round(time.monotonic() - self._begun, 3)))

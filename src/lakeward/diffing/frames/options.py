@@ -35,7 +35,7 @@ class DiffMode(StrEnum):
 
 
 class DuplicateKeys(StrEnum):
-    """What happens where a key comes more than once on a side."""
+    """What happens where a key occurs more than once on a side."""
 
     FAIL = "fail"
     REPORT = "report"

@@ -72,7 +72,7 @@ def duplicate_key_in(failure: Failure) -> str | None:
 
 def refused_duplicate(found: str) -> RefusedInputError:
     """Return the error to raise for what :func:`duplicate_key_in` found."""
-    return RefusedInputError(f"A key comes more than once on the {found}", hint=ONE_ROW_A_KEY)
+    return RefusedInputError(f"A key occurs more than once on the {found}", hint=ONE_ROW_A_KEY)
 
 
 def refused_row(hint: str | None = None) -> Recogniser:
@@ -81,7 +81,7 @@ def refused_row(hint: str | None = None) -> Recogniser:
     def recognise(failure: Failure) -> LakewardError | None:
         message = failure.marked(_REFUSED)
         if message is None and (key := duplicate_key_in(failure)) is not None:
-            message = f"the key {key} comes more than once: it does not say which row is meant"
+            message = f"the key {key} occurs more than once and does not identify a row"
         return None if message is None else RefusedInputError(message, hint=hint)
 
     return recognise

@@ -90,7 +90,7 @@ def _differing_keys(
 
 
 def _once(alignment: Alignment, names: Sequence[str]) -> Column:
-    """Return a condition that fails where a key comes more than once on a side."""
+    """Return a condition that fails where a key occurs more than once on a side."""
     key = [(key.name, column(name)) for key, name in zip(alignment.keys, names, strict=True)]
     past, current = duplicate_failure("past", key), duplicate_failure("current", key)
     return F.when(column(_LEFT) > 1, past).when(column(_RIGHT) > 1, current).otherwise(F.lit(True))

@@ -153,8 +153,8 @@ def _load_ops(timeline: Timeline, high: int) -> dict[int, list[int]]:
 def _require_distinct_loads(timeline: Timeline, before: int | None, loads: dict[int, int]) -> None:
     """Refuse to repeat rows from before the range. With a key a repeat does no harm, as all later changes follow."""
     if before is not None and before not in loads:
-        msg = f"{timeline.context.table}: the load as op {before} left it is no longer kept: its rows would come twice"
-        raise DataError(msg, hint=f"read the mirror, and go on from op:{timeline.progress.op}")
+        msg = f"{timeline.context.table}: the load as op {before} left it is no longer kept: its rows would repeat"
+        raise DataError(msg, hint=f"read the mirror, and continue from op:{timeline.progress.op}")
 
 
 def _kept_op(timeline: Timeline, op: int, loads: dict[int, int], high: int) -> int:
@@ -162,7 +162,7 @@ def _kept_op(timeline: Timeline, op: int, loads: dict[int, int], high: int) -> i
     kept = min((load for load in loads if op <= load <= high), default=None)
     if kept is None:
         msg = f"{timeline.context.table}: the load of op {op} is no longer kept as it was then"
-        raise DataError(msg, hint=f"read the mirror, and go on from op:{timeline.progress.op}")
+        raise DataError(msg, hint=f"read the mirror, and continue from op:{timeline.progress.op}")
     return kept
 
 
