@@ -40,8 +40,9 @@ QUICK_JVM = (
 _SPARKS_JVMS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 
 
-# The time that an example takes depends on the machine and not on the code.
-settings.register_profile("lakeward", deadline=None)
+# The time that an example takes depends on the machine and not on the code. A failure prints the line that makes the
+# same example again (`@reproduce_failure`), on any machine.
+settings.register_profile("lakeward", deadline=None, print_blob=True)
 settings.load_profile("lakeward")
 
 

@@ -37,13 +37,13 @@ _TAKEN = f"{S.PREFIX}taken"
 _KEPT = f"{S.PREFIX}kept"
 _FOUND = f"{S.PREFIX}found"
 _UNSET = f"{S.PREFIX}unset"
-FIRST, _KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _ROOTLESS, _LANDED, CONCERNED = (
+FIRST, _KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _LANDED, CONCERNED = (
     f"{S.PREFIX}event_{name}"
     for name in (
-        "first", "kind", "commit", "known", "token", "content", "arrived", "takes", "rootless", "landed", "concerned",
+        "first", "kind", "commit", "known", "token", "content", "arrived", "takes", "landed", "concerned",
     )
 )  # fmt: skip
-EVENT = (_KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _ROOTLESS, _LANDED)
+EVENT = (_KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _LANDED)
 DECIDED = (
     T.StructField(_KEPT, T.BooleanType()),
     T.StructField(_TAKEN, T.StructType([T.StructField(S.FILE, T.StringType()), T.StructField(S.ROW, T.LongType())])),
@@ -203,17 +203,11 @@ def _with_arrivals(changes: DataFrame, arrivals: DataFrame, others: Sequence[str
 
 
 def _with_evidence(events: DataFrame, evidence: DataFrame | None) -> DataFrame:
-    """Return the events with whether an arrival's departure found no row, and whether a departure's row had landed."""
+    """Return the events with whether the row of a departure was under its new key already."""
     if evidence is None:
-        unknown = F.lit(None).cast("boolean")
-        return events.withColumns({_ROOTLESS: unknown, _LANDED: unknown})
-    seen = evidence.filter(is_arrival() | is_delete()).groupBy(S.FILE, S.ROW).agg(
-        F.max(F.when(is_delete(), ~column(_FOUND))).alias(_ROOTLESS),
-        F.max(F.when(is_arrival(), column(_FOUND))).alias(_LANDED),
-    )  # fmt: skip
-    own = seen.select(
-        column(S.FILE).alias(f"{_FOUND}_{S.FILE}"), column(S.ROW).alias(f"{_FOUND}_{S.ROW}"), _ROOTLESS, _LANDED
-    )
+        return events.withColumn(_LANDED, F.lit(None).cast("boolean"))
+    seen = evidence.filter(is_arrival()).groupBy(S.FILE, S.ROW).agg(F.max(column(_FOUND)).alias(_LANDED))
+    own = seen.select(column(S.FILE).alias(f"{_FOUND}_{S.FILE}"), column(S.ROW).alias(f"{_FOUND}_{S.ROW}"), _LANDED)
     same = (column(S.FILE) == column(f"{_FOUND}_{S.FILE}")) & (column(S.ROW) == column(f"{_FOUND}_{S.ROW}"))
     return events.join(own, same, "left").drop(f"{_FOUND}_{S.FILE}", f"{_FOUND}_{S.ROW}")
 

@@ -46,8 +46,8 @@ class Event(NamedTuple):
     image of a departure. ``arrived`` is what a departing row became under its new key, ``is_partial`` whether the
     arrival takes columns over from it.
 
-    ``is_rootless`` marks an arrival whose departure found no row: the state that folding began with is newer than the
-    move. ``has_landed`` marks a departure whose arrival found an equal row: that state is newer than this move, too.
+    ``has_landed`` marks a departure whose arrival found an equal row: the state that folding began with may be newer
+    than the move.
     """
 
     kind: EventKind
@@ -57,8 +57,7 @@ class Event(NamedTuple):
     content: Content | None = None
     arrived: Content | None = None
     is_partial: bool = False
-    is_rootless: bool | None = None
-    has_landed: bool | None = None
+    has_landed: bool = False
 
 
 @dataclass
@@ -66,8 +65,8 @@ class Arrangement:
     """What became of a key's events.
 
     Applied in order, the ``kept`` ones leave the right row at the end of every commit. ``taken`` has, for each event
-    that wrote to a row, the departure that removed the row. ``found`` is, for a departure, whether there was a row, and
-    for an arrival, whether an equal row was there. ``doubt`` is the first event that nothing decides.
+    that wrote to a row, the departure that removed the row. ``found`` is, for an arrival, whether an equal row was
+    there from the beginning. ``doubt`` is the first event that nothing decides.
     """
 
     kept: list[bool]
@@ -88,12 +87,11 @@ class _Occupant:
     chain: _Chain
     content: Content | None
     is_base: bool = False
-    is_rootless: bool = False
     # What an insert replaced: the source may have had both rows, if one of them leaves in the same commit.
     replaced: _Occupant | None = None
 
     def copy(self) -> _Occupant:
-        return _Occupant(self.first, self.chain, self.content, self.is_base, self.is_rootless)
+        return _Occupant(self.first, self.chain, self.content, self.is_base)
 
     def events(self, since: int = 0) -> Iterator[int]:
         """Yield the events from an index on, the last one first."""
@@ -193,7 +191,6 @@ def _single(events: Sequence[Event], indices: Sequence[int], standing: _Occupant
         present = state.occupants[0] if state.occupants else None
         if event.kind in (EventKind.LEAVE, EventKind.DELETE):
             if present is not None:
-                state.found.add(index)
                 state.remove(present, index)
         elif event.kind is EventKind.ARRIVE or present is None:
             state.occupants = [_arrival(event, index)]
@@ -225,8 +222,7 @@ def _set(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | 
 
 
 def _arrival(event: Event, index: int) -> _Occupant:
-    is_base = event.kind is EventKind.BASE
-    return _Occupant(index, (index, None), event.content, is_base=is_base, is_rootless=bool(event.is_rootless))
+    return _Occupant(index, (index, None), event.content, is_base=event.kind is EventKind.BASE)
 
 
 def _write(occupant: _Occupant, event: Event, index: int) -> None:
@@ -244,7 +240,6 @@ def _write(occupant: _Occupant, event: Event, index: int) -> None:
 def _remove(state: _State, event: Event, index: int, *, certain: bool) -> None:
     if not state.occupants:
         return
-    state.found.add(index)
     if len(state.occupants) == 1:
         _remove_only(state, event, index, certain=certain)
         return
@@ -313,19 +308,15 @@ def _all_alike(state: _State) -> bool:
 
 
 def _remove_alike(state: _State, event: Event, index: int) -> None:
-    """Remove one of several equal rows, or all: the row may have been seen under its new key before its move."""
-    first, last = state.occupants[0], state.occupants[-1]
-    if event.has_landed:
-        # The row is already under its next key: what is here came after it.
-        state.remove(first, index)
-        return
+    """Remove one of several equal rows, in doubt unless the row that leaves is none of them.
+
+    It is none of them where it differs and is under its next key already: what is here came after it. An equal row
+    there proves nothing about a row that is like those here, as it may be any of them or one more.
+    """
+    first = state.occupants[0]
     described = event.content if event.content is not None else event.arrived
-    is_seen = len(state.occupants) == _TWO and first.is_base and last.is_rootless and event.has_landed is not None
-    if is_seen and is_same(first.content, described):
-        state.remove(first, index)
-        state.occupants = []
-        return
-    state.suspect(index)
+    if not event.has_landed or matches(first.content, described):
+        state.suspect(index)
     state.remove(first, index)
 
 

@@ -20,7 +20,7 @@ STRUCT = pa.schema(
             EVENT,
             [
                 pa.int32(), pa.string(), pa.bool_(), pa.string(), pa.list_(pa.int64()), pa.list_(pa.int64()),
-                pa.bool_(), pa.bool_(), pa.bool_(),
+                pa.bool_(), pa.bool_(),
             ],
             strict=True,
         ),
@@ -40,7 +40,7 @@ def shifted(keys):
             own.append(("f", key - 1, key, int(EventKind.ARRIVE), "7", False, None, [key - 1], None, False))
         if key <= keys:
             own.append(("f", key, key, int(EventKind.LEAVE), "7", False, None, None, [key], False))
-        rows += [(*found, None, None, number == 0, True) for number, found in enumerate(own)]
+        rows += [(*found, None, number == 0, True) for number, found in enumerate(own)]
     columns = list(zip(*rows, strict=True))
     arrays = [pa.array(values, field.type) for values, field in zip(columns, STRUCT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=STRUCT)

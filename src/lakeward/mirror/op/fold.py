@@ -125,7 +125,7 @@ def _decided(batches: list[pa.RecordBatch], width: int, reading: Reading | None)
 
 
 def _event(values: tuple[Any, ...]) -> Event:
-    kind, commit, known, token, content, arrived, takes, rootless, landed = values
+    kind, commit, known, token, content, arrived, takes, landed = values
     return Event(
         EventKind(kind),
         commit,
@@ -134,8 +134,7 @@ def _event(values: tuple[Any, ...]) -> Event:
         None if content is None else tuple(content),
         None if arrived is None else tuple(arrived),
         bool(takes),
-        rootless,
-        landed,
+        bool(landed),
     )
 
 
