@@ -180,14 +180,16 @@ class Place(Record):
 
 
 @dataclass(frozen=True)
-class Generation(Record, required=("order_by",)):
+class Generation(Record, required=("order_by",), if_set=("timed_by_row",)):
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
     marks a generation begun by a truncate. ``since`` is the moment at which it began if that is not the cut, in the
     same 20 digits. ``unseen`` marks one whose load was replaced by a reload before the first run: its content is
     unknown. ``load_from`` and ``load_to`` are the first and last time in the load's own rows, in microseconds since
-    1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it.
+    1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it. ``timed_by_row``:
+    rows of a part had different times, in this load or an earlier one, so that these are not the task's start; None
+    where that is unknown.
     """
 
     number: int
@@ -199,6 +201,7 @@ class Generation(Record, required=("order_by",)):
     load_from: int | None = None
     load_to: int | None = None
     undecided_from: str = ""
+    timed_by_row: bool | None = None
 
     def is_undecided(self, time: str) -> bool:
         """Whether a change file of this name time may precede the load as well as follow it."""

@@ -364,8 +364,39 @@ def test_a_declared_truncate_empties_the_table_and_the_new_files_count(tmp_path,
     shutil.rmtree(table.root / FOLDER)
     table.land("20240201-000000000.csv", "I,9,i")
     assert table.run() == "idle" and table.rows == {9: "i"}
-    table.land("LOAD00000001.csv", "1,new", at=START + 40 * DAY)
+    table.land("LOAD00000001.csv", "1,new", at=START + 30 * DAY)
     assert table.run() == "idle" and table.rows == {1: "new", 9: "i"}
+    table.land("20240130-000000000.csv", "I,8,h")
+    assert "may precede that load or follow it" in table.stops()
+    assert table.run(cut="20240131" + "0" * 12) == "idle" and table.rows == {1: "new", 9: "i"}
+
+
+def test_a_load_that_comes_after_changes_of_an_emptied_table_may_hold_them(tmp_path, monkeypatch):
+    table = loaded(PlainTable(tmp_path, monkeypatch, on_missing_folder="truncate"))
+    shutil.rmtree(table.root / FOLDER)
+    table.land("20240201-000000000.csv", "I,9,i")
+    assert table.run() == "idle" and table.rows == {9: "i"}
+    table.land("LOAD00000001.csv", "1,new", at=START + 40 * DAY)
+    assert "1 change file would be in the reload and 0 would follow it" in table.stops()
+    assert table.rows == {9: "i"}
+    assert table.run(cut="20240131" + "0" * 12) == "idle" and table.rows == {1: "new", 9: "i"}
+
+
+def test_a_single_time_of_loading_may_be_the_start_of_a_task_that_loaded_twice(timed):
+    timed.land("LOAD00000001.csv", "2024-01-01 00:00:00,1,a", at=START)
+    assert timed.run() == "idle"
+    timed.land("20240202-000000000.csv", "U,2024-02-02 00:00:00,1,after the first load of the new task")
+    timed.land("LOAD00000001.csv", "2024-02-01 00:00:00,1,new", at=START + 35 * DAY)
+    assert "20240201000000000000, which may be the start of the task" in timed.stops()
+    assert timed.run(cut="20240205" + "0" * 12) == "idle" and timed.rows == {1: "new"}
+
+
+def test_times_that_differ_from_row_to_row_are_not_the_start_of_a_task(timed):
+    timed.land("LOAD00000001.csv", "2024-01-01 00:00:00,1,a", "2024-01-01 00:00:01,2,b", at=START)
+    assert timed.run() == "idle"
+    timed.land("20240202-000000000.csv", "U,2024-02-02 00:00:00,1,after", at=START)
+    timed.land("LOAD00000001.csv", "2024-02-01 00:00:00,1,new", at=START + 35 * DAY)
+    assert timed.run() == "idle" and timed.rows == {1: "after"}
 
 
 def test_files_that_reappear_after_a_truncate_stop_the_table(tmp_path, monkeypatch):

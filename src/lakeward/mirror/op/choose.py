@@ -83,7 +83,7 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
 def _recut(context: TableContext, progress: Progress) -> Progress:
     """Apply the user's cut to the current generation, where change files wait for it."""
     current, cut = progress.generation, context.options.cut
-    if cut is None or current is None or current.number == 1 or not cut < current.cut:
+    if cut is None or current is None or current.number == 1 or cut > current.cut:
         return progress
     scan = Scan()
     moved = any(cut <= file.time < current.cut for _, file in pending_changes(context, progress, scan))
@@ -199,7 +199,7 @@ def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan
         scan.known += 1
         scan.known_changes += is_change
         scan.counted_changes += is_change and file.time >= scan.count_from
-    elif current.emptied and entry.generation < current.number:
+    elif any(generation.emptied and entry.generation < generation.number for generation in progress.generations):
         # Names of change files are never reused; a load file may be a new file under the same name.
         is_same = file.file_class is FileClass.CHANGES or entry.identity == file.identity
         if is_same and file.file_class is not FileClass.TRANSACTIONS and len(scan.came_back) < _SHOWN:
@@ -313,7 +313,8 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
         return None
     if context.settings.on_missing_folder == "truncate":
         now = time_digits(time.time_ns() // 1000)
-        following = Generation(len(progress.generations) + 1, emptied=True, since=now)
+        timed = progress.generation.timed_by_row
+        following = Generation(len(progress.generations) + 1, emptied=True, since=now, timed_by_row=timed)
         return Work(OpKind.TRUNCATE, following, starts=True)
     news = sum(1 for seen in scan.loads if seen.entry is None)
     beside = "; new files are there" if news or context.storage.exists(context.folder) else ""

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 FIRST_LOAD, LOAD_TIMES, LANDING_TIMES = "first load", "load times", "landing times"
 USER, OBSERVED, SAME_LOAD = "user", "observed", "same load"
 _SHOWN = 5
+# The length of times in file names.
+_DIGITS = 20
 # Replication tools write a change within this time of its commit, or are known to lag behind.
 _USUAL_LAG_US = 3_600_000_000
 
@@ -76,6 +78,14 @@ class _ReadLoad:
         """Whether there was a load before, so that landing may hold files of several loads."""
         current = self.progress.generation
         return self.former is not None or (current is not None and current.emptied)
+
+    @property
+    def timed_by_row(self) -> bool:
+        """Whether the times are those of rows: the start of the task would be the same in all rows of a part."""
+        parts = _new_parts(self.work, self.parts) if self.times is not None else []
+        current = self.progress.generation
+        is_known = current is not None and bool(current.timed_by_row)
+        return is_known or any(part.oldest_commit != part.newest_commit for part in parts)
 
 
 def with_cut(
@@ -200,21 +210,53 @@ def _mixed_loads(load: _ReadLoad, doubts: dict[str, str]) -> CutError:
 
 
 def _cut(load: _ReadLoad) -> _Cut:
-    context, former = load.context, load.former
+    context = load.context
     if context.options.cut is not None:
         return _Cut(context.options.cut, USER)
-    if former is None:
+    if not load.comes_later:
         # Nothing indicates a reload. A load's own time is often later than the first changes that follow it.
         return _Cut("", FIRST_LOAD)
-    if load.times is not None and _is_proof(load):
-        return _Cut(time_digits(load.times[0]), LOAD_TIMES)
+    proven = load.times[0] if load.times is not None and _is_proof(load) else None
+    if proven is not None and load.timed_by_row:
+        return _Cut(time_digits(proven), LOAD_TIMES)
     if context.settings.landing_times == "trusted":
         return _Cut(time_digits(_first_written(load)), LANDING_TIMES)
+    return _unproven_cut(load, proven)
+
+
+def _unproven_cut(load: _ReadLoad, since: int | None) -> _Cut:
+    """Return the cut of a load of which only the earliest possible time is known, or none at all."""
+    former = load.former
+    if since is not None:
+        return _cut_between(load, time_digits(since), LOAD_TIMES)
+    if former is None:
+        return _cut_between(load, "0" * _DIGITS, OBSERVED)
     if not _has_change_files(load):
         # A file created after the complete load was seen follows it; earlier names remain undecided.
         now = time_digits(time.time_ns() // 1000)
-        return _Cut(now, OBSERVED, undecided_from=former.undecided_from or former.cut or "0" * len(now))
+        return _Cut(now, OBSERVED, undecided_from=former.undecided_from or former.cut or "0" * _DIGITS)
     raise _unknown_cut(load)
+
+
+def _cut_between(load: _ReadLoad, start: str, evidence: str) -> _Cut:
+    """Return the cut of a load that began at ``start`` or later, and before its files were written.
+
+    One time in all rows may be the start of the task, and after a truncate the table may have been loaded more than
+    once. Copying makes modification times later, so that change files named from the earliest of them on follow the
+    load. Files named in between may precede it: those that are there stop the table now, and others once they come.
+    """
+    now = time_digits(time.time_ns() // 1000)
+    end = max(start, min(time_digits(_first_written(load)), now))
+    scan = Scan()
+    waiting = any(start <= file.time < end for _, file in pending_changes(load.context, load.progress, scan))
+    waiting = waiting or any(start <= file.time < end for file in scan.undecided)
+    if start < end and (waiting or _consumed_before(load, end) > _consumed_before(load, start)):
+        raise _unknown_cut(load)
+    return _Cut(end, evidence, undecided_from=start if start < end else "")
+
+
+def _consumed_before(load: _ReadLoad, moment: str) -> int:
+    return change_files(load.context, load.progress, cut=moment).before
 
 
 def _is_newer(load: _ReadLoad, former: Generation, first: int) -> bool:
@@ -248,7 +290,7 @@ def _sides(load: _ReadLoad, cut: _Cut) -> tuple[int, int]:
     undecided = sum(file.time < at for file in scan.undecided)
     if cut.evidence == LOAD_TIMES and load.times is not None:
         _require_older(load, known.newest_before, known.timeless_before, load.times[0])
-    if load.work.starts and scan.counted_changes < known.after:
+    if _begins(load, cut) and scan.counted_changes < known.after:
         raise _later_files_gone(load, known.after - scan.counted_changes, known.after)
     return known.before + before + undecided, known.after + after + len(scan.undecided) - undecided
 
@@ -279,20 +321,26 @@ def _decided(load: _ReadLoad, cut: _Cut, before: int, after: int) -> Work:
     decision = replace(
         reasons, evidence=cut.evidence, cut=cut.at, before=before, after=after, load_from=first, load_to=last
     )
-    decided = replace(_begun(load, cut, before), decision=decision)
-    is_proof = cut.evidence == LOAD_TIMES
-    return replace(decided, generation=replace(decided.generation, load_from=first if is_proof else None, load_to=last))
+    decided = replace(_begun(load, cut), decision=decision)
+    proven = first if cut.evidence == LOAD_TIMES else None
+    generation = replace(decided.generation, load_from=proven, load_to=last, timed_by_row=load.timed_by_row or None)
+    return replace(decided, generation=generation)
 
 
-def _begun(load: _ReadLoad, cut: _Cut, before: int) -> Work:
+def _begun(load: _ReadLoad, cut: _Cut) -> Work:
     """Return the work with the generation that the load begins or joins."""
     work, current = load.work, load.progress.generation
     if current is None and cut.evidence == USER:
         return replace(work, generation=Generation(2, cut.at), earlier=(Generation(1, unseen=True),))
-    if current is not None and (work.starts or (before and cut.evidence != FIRST_LOAD)):
+    if current is not None and _begins(load, cut):
         following = Generation(current.number + 1, cut.at, undecided_from=cut.undecided_from)
         return replace(work, generation=following, starts=True)
     return work
+
+
+def _begins(load: _ReadLoad, cut: _Cut) -> bool:
+    """Whether a generation begins with the load: there was one before, or a truncate."""
+    return load.work.starts or (load.progress.generation is not None and bool(cut.at))
 
 
 def _joined(load: _ReadLoad) -> Work:
@@ -424,7 +472,8 @@ def _unknown_cut(load: _ReadLoad) -> CutError:
 
 def _why_no_times(load: _ReadLoad) -> str:
     if load.times is not None:
-        return f"its rows carry the time {time_digits(load.times[0])}, which is not later than the load before"
+        may_be = "which may be the start of the task" if _is_proof(load) else "which is not later than the load before"
+        return f"its rows carry the time {time_digits(load.times[0])}, {may_be}"
     if load.context.settings.timestamp_column is None:
         return "the table has no timestamp_column"
     return "its rows carry no time of loading"

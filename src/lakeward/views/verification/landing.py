@@ -296,7 +296,11 @@ def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, c
         return None
     columns, _, summaries = read_work(context, workspace, current, parts, bases.columns, erased=None)
     times = load_times(context, columns, [summary for summary in summaries if summary.stable])
-    return time_digits(times[0]) if times else None
+    if times is None:
+        return None
+    # A single time may be the start of the task: then it is proof of the cut only where nothing else decided.
+    first = time_digits(times[0])
+    return first if current.timed_by_row or times[0] < times[1] or first == current.cut else None
 
 
 def _how_decided(context: TableContext, bases: Bases, progress: Progress, current: Generation, cut: str | None) -> str:
