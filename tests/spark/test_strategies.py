@@ -45,7 +45,7 @@ def test_every_strategy_leaves_the_same_rows_and_says_why(scene: Scene) -> None:
     scene.land("LOAD00000001.csv", *(f"{key},{text},x,1.00" for key, text in truth.items()))
     assert apply() == (Strategy.LOAD, "the mirror is empty: it becomes the load")
     land("20240101-000000000.csv", {200: "new", 201: "new", 202: None})
-    assert apply() == (Strategy.APPEND, "no file of the mirror reaches the 3 touched keys")
+    assert apply() == (Strategy.APPEND, "no file of the mirror contains the 3 touched keys")
     changes: dict[int, str | None] = {1: "changed", 2: None, 150: "between the files", 200: "changed", 999: None}
     land("20240102-000000000.csv", changes)
     last_seen = max(delete_plans(scene.lakeward.spark), default=-1)
