@@ -123,9 +123,10 @@ def _iceberg(lakeward: Lakeward, landing: Path, rows: int) -> dict[str, Any]:
     before = mirror.require_head().id
     write_batch(landing / change_file_name(1), rows=rows, changes=_SMALL_BATCH, number=1)
     _run(lakeward)
+    disk = LocalFileSystem()
     past, current = (
-        Side(f"{TABLE}@{one}", mirror.read(one), (_KEY,), iceberg=IcebergState(mirror, one), format="iceberg")
-        for one in (before, mirror.require_head().id)
+        Side(f"{TABLE}@{head}", mirror.read(head), (_KEY,), iceberg=IcebergState(mirror, head, disk), format="iceberg")
+        for head in (before, mirror.require_head().id)
     )
     peer = _median(lambda: _consume(spark_extension(past.frame, current.frame)))
     return {"spark_extension_cpu": _rounded(peer), **_against("iceberg", peer, past, current, "iceberg")}

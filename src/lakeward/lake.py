@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from lakeward.runner.walkthrough import ImportedTable
     from lakeward.runner.watch.watcher import RunObserver, Watcher
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
     from lakeward.views.erasure import Receipt
     from lakeward.views.verification.report import VerifyReport
 
@@ -106,7 +106,7 @@ class Lakeward:
         return self._opened.config
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> Landing:
         """The landing folder."""
         return self._opened.storage
 

@@ -12,13 +12,14 @@ from cassandra.protocol import ProtocolHandler
 from lakeward.cassandra import reading
 from lakeward.cassandra.connection import connected
 from lakeward.cassandra.cql import TableName
-from lakeward.cassandra.range_files import LocalTaskFolder, RangeGroup, read_group
+from lakeward.cassandra.range_files import RangeGroup, StoreTaskFolder, read_group
 from lakeward.cassandra.read_plan import MURMUR3, RANDOM, ReadPlan, estimated_size, partitioner_of, ring_ranges
 from lakeward.cassandra.reading import read_ranges
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.config import Config
 from lakeward.config.services import S3Settings
 from lakeward.errors import BugError, RetriableError
+from lakeward.storage.filesystem import LocalFileSystem
 from tests.cassandra.export_scene import Exports
 from tests.s3.bucket import Bucket
 from tests.s3.conftest import settings_of
@@ -103,12 +104,13 @@ def test_a_range_that_keeps_failing_ends_the_reading_and_leaves_no_file(
     monkeypatch.setattr("lakeward.cassandra.range_files.task_session", lambda _: session)
     monkeypatch.setattr(session, "default_fetch_size", 70)
     group = RangeGroup(0, tuple(ring_ranges(session, schema.name, splits=4)))
+    plan, folder = ReadPlan(cassandra_server.address, schema), StoreTaskFolder(LocalFileSystem(), str(tmp_path))
 
     with pytest.raises(RetriableError, match="OperationTimedOut"):
-        read_group(ReadPlan(cassandra_server.address, schema), LocalTaskFolder(str(tmp_path)), group)
+        read_group(plan, folder, group)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(reading.Query, "ask", ask)
-    done = read_group(ReadPlan(cassandra_server.address, schema), LocalTaskFolder(str(tmp_path)), group)
+    done = read_group(plan, folder, group)
     assert sum(done.rows) == len(_ALL)
     assert {path.name for path in tmp_path.iterdir()} == {done.file, "group-00000.json"}
     assert (tmp_path / str(done.file)).stat().st_size == done.bytes

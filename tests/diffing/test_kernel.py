@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import functions as F
 
-from lakeward.config import parse_config
 from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.comparators import Bitwise
 from lakeward.diffing.frames.joining import joined
@@ -178,7 +177,7 @@ def test_a_side_without_rows(spark, tmp_path):
 
 
 def test_files_that_only_spark_can_read_are_sent_to_the_tasks(spark, sides, tmp_path):
-    store = HadoopFileSystem(spark, parse_config({}, base=tmp_path), "file")
+    store = HadoopFileSystem(spark, "file")
     past, current = sides
     keys = ["id", "a.b"]
     sent = [

@@ -41,7 +41,7 @@ from lakeward.state.base import TableRun
 from lakeward.state.memory import MemoryStateStore
 from lakeward.state.sql import SqlStateStore
 from lakeward.state.sqlite import SqliteDatabase
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 from lakeward.views.versions.manifest import read_manifest
 from tests.fuzz.engine import Target
@@ -70,13 +70,13 @@ def _specs() -> Iterator[ReadSpec]:
 SPECS = tuple(_specs())
 
 
-def _files(root: str, name: str, data: bytes) -> Iterator[tuple[LocalStorage, LandingFile]]:
+def _files(root: str, name: str, data: bytes) -> Iterator[tuple[Landing, LandingFile]]:
     """Land the data as a change file and as a load part."""
     folder = Path(root, "sales", "product")
     folder.mkdir(parents=True)
     for stem in (CHANGES, LOAD):
         (folder / f"{stem}.{name}").write_bytes(data)
-    storage = LocalStorage(root)
+    storage = Landing(root)
     return ((storage, file) for file in list_files(storage, "sales/product", SPECS[0].settings))
 
 
@@ -146,7 +146,7 @@ def transactions(data: bytes) -> None:
         folder = Path(root, "cdc")
         folder.mkdir()
         (folder / TXN).write_bytes(data)
-        storage = LocalStorage(root)
+        storage = Landing(root)
         [file] = list_transactions(storage, "cdc", SPECS[0].settings)
         spec = _spec_for(data)
         batches = list(sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)))

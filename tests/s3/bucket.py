@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.storage.landing import S3Storage
+from lakeward.storage.landing import Landing, open_landing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -59,8 +59,8 @@ class Bucket:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         return [one["Key"] for page in pages for one in page.get("Contents", ())]
 
-    def storage(self, prefix: str = "") -> S3Storage:
-        return S3Storage(f"s3://{self.name}/{prefix}", self.settings)
+    def storage(self, prefix: str = "") -> Landing:
+        return open_landing(f"s3://{self.name}/{prefix}", self.settings)
 
     def __enter__(self) -> Self:
         return self

@@ -178,7 +178,7 @@ def test_landing_that_cannot_be_read_is_a_mistake_in_the_configuration(
 def test_application_without_the_jars_is_refused_before_anything_fails_oddly(
     s3_scene: S3Scene, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeward.storage.hadoop.S3_CLIENT_CLASS", "software.amazon.awssdk.services.s3.NoSuchClass")
+    monkeypatch.setattr("lakeward.storage.s3.S3_CLIENT_CLASS", "software.amazon.awssdk.services.s3.NoSuchClass")
     with pytest.raises(ConfigurationError, match="without the jars") as refused:
         session_for(spark, s3_scene.lakeward.config)
     assert refused.value.hint

@@ -17,7 +17,7 @@ import pytest
 from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.storage import s3
-from lakeward.storage.landing import S3Storage, open_storage
+from lakeward.storage.landing import open_landing
 from tests.s3.bucket import PART_BYTES
 from tests.servers.moto import moto_client
 from tests.servers.s3 import READER_KEY, READER_SECRET
@@ -144,10 +144,10 @@ def test_storage_travels_into_tasks_with_its_keys(bucket: Bucket, monkeypatch: p
     assert [file.path for file in again.walk("")] == ["s/a.csv"]
 
 
-def test_open_storage_knows_both_schemes(bucket: Bucket) -> None:
+def test_open_landing_knows_both_schemes(bucket: Bucket) -> None:
     bucket.put("landing/s/a.csv")
     for scheme in ("s3", "s3a"):
-        storage = open_storage(f"{scheme}://{bucket.name}/landing", bucket.settings)
+        storage = open_landing(f"{scheme}://{bucket.name}/landing", bucket.settings)
         assert storage.location("s/a.csv") == f"s3://{bucket.name}/landing/s/a.csv"
         assert storage.exists("s")
 
@@ -168,7 +168,7 @@ def test_wrong_keys_are_refused_with_the_remedy(bucket: Bucket, monkeypatch: pyt
 def test_no_keys_at_all_are_a_mistake_in_the_configuration(bucket: Bucket, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    storage = S3Storage(f"s3://{bucket.name}", S3Settings(endpoint=bucket.settings.endpoint))
+    storage = open_landing(f"s3://{bucket.name}", S3Settings(endpoint=bucket.settings.endpoint))
     with pytest.raises(ConfigurationError, match="Unable to locate credentials"):
         storage.exists("")
 
@@ -184,7 +184,7 @@ def test_keys_of_a_reader_suffice_for_landing(bucket: Bucket, monkeypatch: pytes
 
 
 def test_missing_bucket_is_named(bucket: Bucket) -> None:
-    storage = S3Storage("s3://no-such-bucket/landing", bucket.settings)
+    storage = open_landing("s3://no-such-bucket/landing", bucket.settings)
     with pytest.raises(ConfigurationError, match="there is no bucket 'no-such-bucket'"):
         storage.exists("")
 
@@ -229,7 +229,7 @@ def answering(status: int, code: str, *, promised: int | None = None) -> Iterato
 def test_answers_say_whether_asking_again_helps(bucket: Bucket, monkeypatch, status, code, kind) -> None:
     monkeypatch.setattr(s3, "_ATTEMPTS", 1)
     with answering(status, code) as endpoint:
-        storage = S3Storage("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
+        storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
         with pytest.raises(kind, match=f"{code} told so") as refused:
             storage.exists("")
     assert refused.value.hint
@@ -238,7 +238,7 @@ def test_answers_say_whether_asking_again_helps(bucket: Bucket, monkeypatch, sta
 def test_copy_that_breaks_off_is_not_the_files_fault(bucket: Bucket, monkeypatch) -> None:
     monkeypatch.setattr(s3, "_ATTEMPTS", 1)
     with answering(200, "half a file", promised=1000) as endpoint:
-        storage = S3Storage("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
+        storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
         with pytest.raises(RetriableError, match=r"s3://bucket/s/a\.csv: S3 does not answer"), storage.spool("s/a.csv"):
             pass
 
@@ -266,7 +266,7 @@ def test_server_that_is_not_there_or_never_answers_is_worth_another_try(bucket: 
         if listens:
             silent.listen()
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        storage = S3Storage("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
+        storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
         with pytest.raises(RetriableError, match="does not answer") as refused:
             list(storage.walk(""))
     assert refused.value.exit_code == 3
@@ -275,7 +275,7 @@ def test_server_that_is_not_there_or_never_answers_is_worth_another_try(bucket: 
 def test_https_to_a_server_without_it_is_a_mistake_in_the_configuration(bucket: Bucket, monkeypatch) -> None:
     monkeypatch.setattr(s3, "_ATTEMPTS", 1)
     endpoint = (bucket.settings.endpoint or "").replace("http:", "https:")
-    storage = S3Storage("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
+    storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
     with pytest.raises(ConfigurationError, match="WRONG_VERSION_NUMBER"):
         storage.exists("")
 
@@ -287,6 +287,6 @@ def test_listing_and_question_agree_on_another_server_too(moto_endpoint: str, bu
         client.put_object(Bucket="agree", Key="s/t/a b+ü.csv", Body=b"1")
     finally:
         client.close()
-    storage = S3Storage("s3://agree/s", bucket.settings.model_copy(update={"endpoint": moto_endpoint}))
+    storage = open_landing("s3://agree/s", bucket.settings.model_copy(update={"endpoint": moto_endpoint}))
     [found] = storage.walk("t")
     assert storage.identity("t/a b+ü.csv") == found.identity

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from lakeward.mirror.op.context import RunOptions
 from lakeward.mirror.op.effect import Strategy
 from lakeward.mirror.op.report import Outcome
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 from tests.spark.hazards import run_until_idle
 from tests.spark.scene import TABLE, Scene
 from tests.views.versions import refused
@@ -240,7 +240,7 @@ def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None
     assert all(table.outcome is Outcome.IDLE for table in scene.try_run().tables)
 
 
-class _CountingStorage(LocalStorage):
+class _CountingStorage(Landing):
     """Writes the path of every file that is opened, by whatever process, into a file outside of landing."""
 
     def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:

@@ -174,7 +174,7 @@ def test_a_registered_table_follows_the_newest_version(loaded: Scene, tmp_path: 
 
 
 def test_hadoop_file_systems_do_what_the_local_disk_does(loaded: Scene, tmp_path: Path) -> None:
-    store, root = HadoopFileSystem(loaded.lakeward.spark, loaded.lakeward.config, "file"), f"file://{tmp_path}"
+    store, root = HadoopFileSystem(loaded.lakeward.spark, "file"), f"file://{tmp_path}"
     assert store.can_rename
     for text in ("first", "second"):
         store.write_text(f"{root}/a b/pointer.json", text)

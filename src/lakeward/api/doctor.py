@@ -131,9 +131,9 @@ def _has_clusters_only(config: Config) -> bool:
 def _landing(config: Config) -> str:
     from lakeward.model import TableId
     from lakeward.runner.tables import landed_tables, require_landing
-    from lakeward.storage.landing import open_storage
+    from lakeward.storage.landing import open_landing
 
-    storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
+    storage = open_landing(config.resolve(config.landing), config.s3, config.landing_symlinks)
     require_landing(config, storage)
     found = list(landed_tables(config, storage, config.declared()))
     skipped = [folder for folder in found if not isinstance(folder, TableId)]

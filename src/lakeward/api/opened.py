@@ -9,7 +9,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
 from lakeward.runner.tables import KnownTable, find_tables, known_tables, require_table, settings_for
 from lakeward.state.base import open_state
-from lakeward.storage.landing import open_storage
+from lakeward.storage.landing import open_landing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -54,7 +54,7 @@ class OpenedLake:
             during: called with what takes time, such as starting Spark; returns a context manager around it.
         """
         self.config = config
-        self.storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
+        self.storage = open_landing(config.resolve(config.landing), config.s3, config.landing_symlinks)
         self.state = open_state(config.state, config.base, config.file_access)
         self._spark = spark
         # Temporary tables are useful in a session of the caller, but end with a session that is started here.

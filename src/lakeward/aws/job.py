@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lakeward.config import load_config, read_config
 from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError, LakewardError
-from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.storage.s3 import S3FileSystem, S3Location, is_s3
 from lakeward.text import to_json
 
 if TYPE_CHECKING:
@@ -114,17 +114,13 @@ def open_config(location: str) -> Config:
 
 def _fetch(location: str) -> str:
     place = S3Location.parse(location, "--config")
-    # The endpoint in the file is not known yet: this one comes from the environment (AWS_ENDPOINT_URL).
-    client = s3_client(S3Settings(), None)
     try:
-        with s3_errors(location):
-            content: bytes = client.get_object(Bucket=place.bucket, Key=place.prefix)["Body"].read()
-            return content.decode("utf-8")
+        # The endpoint in the file is not known yet: this one comes from the environment (AWS_ENDPOINT_URL).
+        with S3FileSystem(S3Settings()).fetch(place.uri) as copy:
+            return Path(copy).read_text(encoding="utf-8")
     except FileNotFoundError as error:
         msg = f"no configuration file at {location}"
         raise ConfigurationError(msg, hint="upload it: aws s3 cp lakeward.yaml LOCATION") from error
     except UnicodeDecodeError as error:
         msg = f"{location} is not text in UTF-8: {error}"
         raise ConfigurationError(msg) from error
-    finally:
-        client.close()

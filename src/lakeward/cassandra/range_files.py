@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import uuid
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
@@ -25,9 +22,7 @@ from lakeward.documents import Record
 from lakeward.errors import ConfigurationError
 from lakeward.spark.errors import store_errors, task_error, translated
 from lakeward.spark.marks import marked_errors
-from lakeward.storage.filesystem import LocalFileSystem, local_path
-from lakeward.storage.hadoop import HadoopFileSystem
-from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.storage.filesystem import TaskFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.read_plan import ReadPlan, TokenRange
-    from lakeward.config.services import S3Keys, S3Settings
     from lakeward.storage.filesystem import FileSystem
 
 
@@ -57,55 +51,24 @@ def task_folder(store: FileSystem, folder: str) -> TaskFolder:
     Raises:
         ConfigurationError: only Spark itself can write there.
     """
-    if isinstance(store, LocalFileSystem):
-        return LocalTaskFolder(str(local_path(folder)))
-    if is_s3(folder) and isinstance(store, HadoopFileSystem):
-        return S3TaskFolder(folder, store.s3, store.s3.keys())
+    if isinstance(store, TaskFileSystem):
+        return StoreTaskFolder(store, folder)
     _arrow_system(folder)
     return ArrowTaskFolder(folder)
 
 
 @dataclass(frozen=True)
-class LocalTaskFolder:
-    """The disk of this machine, or one that all machines see under the same path."""
+class StoreTaskFolder:
+    """A folder of a file system that tasks use themselves; keys of S3 from the settings are sent along."""
 
+    store: TaskFileSystem
     folder: str
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[NativeFile]:
-        """Write a draft, and rename it at the end."""
-        target = Path(self.folder) / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{name}.{uuid.uuid4().hex[:8]}")
-        try:
-            with OSFile(str(draft), "wb") as stream:
-                yield stream
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class S3TaskFolder:
-    """A prefix in a bucket. Keys from the settings are sent along; without them each machine uses its own."""
-
-    folder: str
-    settings: S3Settings
-    keys: S3Keys | None = field(default=None, repr=False)
-
-    @contextmanager
-    def new_file(self, name: str) -> Iterator[NativeFile]:
-        """Write a temporary file, and upload it at the end."""
-        target = S3Location.parse(f"{self.folder}/{name}", "--to")
-        handle, draft = tempfile.mkstemp(prefix="lakeward-", suffix=".draft")
-        os.close(handle)
-        try:
-            with OSFile(draft, "wb") as stream:
-                yield stream
-            with closing(s3_client(self.settings, self.keys)) as client, s3_errors(f"{self.folder}/{name}"):
-                client.upload_file(draft, target.bucket, target.prefix)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        """Write a local draft, which becomes the file at the end."""
+        with self.store.new_file(f"{self.folder}/{name}") as draft, OSFile(draft, "wb") as stream:
+            yield stream
 
 
 @dataclass(frozen=True)
@@ -150,7 +113,7 @@ def _arrow_system(folder: str) -> tuple[Any, str]:
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 100_000, 64 * 2**20
 
 
-_OWN_NAME = re.compile(r"\.?group-\d{5,}(-[0-9a-f]{32})?(-[0-9a-f]{8})?\.(parquet|json)(\.[0-9a-f]{8})?")
+_OWN_NAME = re.compile(r"\.?group-\d{5,}(-[0-9a-f]{32})?(-[0-9a-f]{8})?\.(parquet|json)(\.[0-9a-f]{8}([0-9a-f]{4})?)?")
 
 
 def is_group_file(path: str) -> bool:

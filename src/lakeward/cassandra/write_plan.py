@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from lakeward.diffing.stored.addresses import absolute
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.storage.filesystem import local_path
-from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.storage.s3 import S3FileSystem, is_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.jobs import Job
     from lakeward.cassandra.keyspaces import WriteLimits
     from lakeward.config import Config
-    from lakeward.config.services import S3Keys, S3Settings
+    from lakeward.config.services import S3Settings
 
 
 class WriteStatus(StrEnum):
@@ -66,11 +66,10 @@ _WHERE = "--dead-letters FOLDER   (a local one that all workers share, or s3://â
 
 @dataclass(frozen=True)
 class DeadLetterPlace:
-    """The folder for a job's dead letters: a local one, or one in S3 with its settings."""
+    """The folder for a job's dead letters: a local one, or one in S3."""
 
     folder: str
-    s3: S3Settings | None = None
-    keys: S3Keys | None = field(default=None, repr=False)
+    s3: S3FileSystem | None = None
 
     @classmethod
     def at(cls, folder: str, s3: S3Settings) -> DeadLetterPlace:
@@ -80,7 +79,7 @@ class DeadLetterPlace:
             ConfigurationError: it is neither local nor in S3, or a local one that cannot be written to.
         """
         if is_s3(folder):
-            return cls(folder.rstrip("/"), s3, s3.keys())
+            return cls(folder.rstrip("/"), S3FileSystem(s3, normalizes=True))
         if "://" in folder and not folder.startswith("file:"):
             msg = f"dead letters cannot be written to {folder}"
             raise ConfigurationError(msg, hint=_WHERE)
@@ -134,7 +133,8 @@ class DeadLetters:
             return
         path = f"{self._place.folder}/{self._name}"
         if self._place.s3 is not None:
-            self._put(path)
+            # Objects cannot be appended to, and rejected rows are few: all of them are written again.
+            self._place.s3.write_text(path, "".join(self._lines))
         else:
             self._append(path)
         self._kept = len(self._lines)
@@ -149,17 +149,6 @@ class DeadLetters:
         except OSError as error:
             msg = f"rejected rows cannot be kept in {path}: {error.strerror or error}"
             raise DataError(msg, hint=_WHERE) from error
-
-    def _put(self, path: str) -> None:
-        """Write the whole object again: objects cannot be appended to, and rejected rows are few."""
-        assert self._place.s3 is not None
-        where = S3Location.parse(path, "dead letters")
-        client = s3_client(self._place.s3, self._place.keys)
-        try:
-            with s3_errors(path):
-                client.put_object(Bucket=where.bucket, Key=where.prefix, Body="".join(self._lines).encode())
-        finally:
-            client.close()
 
 
 INSERTED, CHANGED, DELETED = "I", "C", "D"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Discovery:
     stray: str | None = None
 
 
-def discover(config: Config, storage: Storage, state: StateStore, *, read_transactions: bool = False) -> Discovery:
+def discover(config: Config, storage: Landing, state: StateStore, *, read_transactions: bool = False) -> Discovery:
     """Register tables found in landing that are neither declared nor known.
 
     Folders of known tables are not listed, so that a repeated search costs one listing per schema. Tables that only
@@ -162,14 +162,14 @@ def discover(config: Config, storage: Storage, state: StateStore, *, read_transa
     return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
 
 
-def _first_file(storage: Storage) -> str | None:
+def _first_file(storage: Landing) -> str | None:
     try:
         return next((escape_name(file.path) for file in storage.walk("")), None)
     except (OSError, DataError):
         return None  # the folder that cannot be listed is among those left out
 
 
-def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
+def landed_tables(config: Config, storage: Landing, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
     """Yield the tables in landing that ``include`` and ``exclude`` accept, and the folders that are not tables.
 
     Folders of known tables are not listed; others are tables only if they hold a load part or change file.
@@ -209,7 +209,7 @@ def is_wanted(config: Config, name: str) -> bool:
     return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
 
 
-def require_landing(config: Config, storage: Storage) -> None:
+def require_landing(config: Config, storage: Landing) -> None:
     """Raise for an empty, missing or unreadable landing folder: usually the path is wrong."""
     try:
         is_there = storage.exists("")
@@ -227,7 +227,7 @@ def _folder(table: TableId) -> str:
 
 
 def _register_unlanded(
-    config: Config, storage: Storage, state: StateStore, known: Collection[TableId]
+    config: Config, storage: Landing, state: StateStore, known: Collection[TableId]
 ) -> Iterator[TableId | SkippedFolder]:
     """Register and yield the tables that only transaction files name."""
     if not config.transactions:
@@ -245,7 +245,7 @@ def _register_unlanded(
                 yield table
 
 
-def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
+def _named_in_transactions(config: Config, storage: Landing, folder: str) -> set[TableId]:
     """Return the tables named in transaction files; a file still being written is read the next time."""
     from lakeward.formats.dms import transactions as T
     from lakeward.formats.dms.files import Limits

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.formats.dms.sniffing import Peek
     from lakeward.model import LandingFile
     from lakeward.runner.tables import KnownTable
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Sample:
         return sum(part.identity.size for part in self.loads)
 
 
-def take_sample(storage: Storage, known: KnownTable) -> Sample:
+def take_sample(storage: Landing, known: KnownTable) -> Sample:
     """Return a sample of the table's files, from one walk that keeps only load parts in memory.
 
     Small files are chosen because a file is fetched completely; empty ones are not, as they may have no columns.
@@ -116,7 +116,7 @@ class SettingsCheck:
         self,
         known: KnownTable,
         config: Config,
-        storage: Storage,
+        storage: Landing,
         *,
         check_data: bool = True,
         spark: Callable[[], SparkSession] | None = None,
@@ -325,7 +325,7 @@ class Proposal(Document):
     timestamp_column: str | None = None
 
 
-def propose(storage: Storage, known: KnownTable) -> Proposal:
+def propose(storage: Landing, known: KnownTable) -> Proposal:
     """Return settings for a table from its files; empty if they do not name their columns and types."""
     sample = take_sample(storage, known)
     first = [peek(storage, file, ReadSpec(known.table, (), known.settings)) for file in sample.looked_at]

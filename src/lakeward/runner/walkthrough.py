@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 Item = dict[str, dict[str, Any]]
@@ -129,7 +129,7 @@ class ImportedTable(Document):
 
 
 def take_over(
-    items: Iterable[Item], config: Config, storage: Storage, state: StateStore, *, dry_run: bool = False
+    items: Iterable[Item], config: Config, storage: Landing, state: StateStore, *, dry_run: bool = False
 ) -> Iterator[ImportedTable]:
     """Register the tables of items one by one; those already declared, active or set are left alone."""
     declared = config.declared()
@@ -153,7 +153,7 @@ def take_over(
         yield ImportedTable(path, ImportOutcome.IMPORTED, str(found.table), active, found.settings, inactive)
 
 
-def _why_inactive(found: WalkthroughTable, config: Config, storage: Storage) -> str | None:
+def _why_inactive(found: WalkthroughTable, config: Config, storage: Landing) -> str | None:
     """Return why an active table is imported as inactive: its settings do not fit its files."""
     settings = settings_for(config, found.table, found.settings)
     if not found.active:

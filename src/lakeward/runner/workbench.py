@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.steps import Step
     from lakeward.runner.tables import KnownTable
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 def new_run_id() -> str:
@@ -66,7 +66,7 @@ class Workbench:
 
     config: Config
     spark: SparkSession
-    storage: Storage
+    storage: Landing
     state: StateStore
     on_step: Callable[[str, Step], None] | None = None
     is_own_session: bool = False

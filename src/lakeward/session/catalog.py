@@ -14,7 +14,7 @@ from lakeward.config.base import from_environment
 from lakeward.config.services import create_file, create_folder
 from lakeward.errors import ConfigurationError
 from lakeward.redaction import holds_login, redact_address
-from lakeward.storage.s3 import DEFAULT_REGION, S3Location, hadoop_s3_settings, is_s3, s3_client, s3_errors
+from lakeward.storage.s3 import DEFAULT_REGION, S3FileSystem, S3Location, hadoop_s3_settings, is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +163,7 @@ def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
     """Return the catalog properties for files in S3, for Iceberg's client or, in a Hadoop catalog, for Hadoop's."""
     if kind is CatalogKind.HADOOP:
         # Set for this catalog only: the application's settings are shared by all its lakes.
-        return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
+        return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3, config.s3.keys()).items()}
     if any(character in config.lake.warehouse for character in CUT_OFF_CHARACTERS):
         msg = (
             f"lake.warehouse {config.lake.warehouse!r} holds a '?' or '#', where Iceberg cuts the path of its files off"
@@ -258,22 +258,16 @@ def s3_warehouse(config: Config) -> str | None:
 
 
 def probe_s3_warehouse(config: Config, warehouse: str) -> None:
-    """Put, read, list and delete one small object in the warehouse.
+    """Put, list, read and delete one small object in the warehouse.
 
     Raises:
         ConfigurationError: a request is refused; names the address and the remedy.
         RetriableError: S3 does not answer.
     """
-    place = S3Location.parse(warehouse, "lake.warehouse")
-    key = "/".join(part for part in (place.prefix, f"lakeward-doctor-{uuid.uuid4().hex}") if part)
-    client = s3_client(config.s3, config.s3.keys())
+    folder = S3Location.parse(warehouse, "lake.warehouse").uri
+    store, name = S3FileSystem(config.s3), f"lakeward-doctor-{uuid.uuid4().hex}"
+    store.write_text(f"{folder}/{name}", "lakeward doctor")
     try:
-        with s3_errors(f"s3://{place.bucket}/{key}"):
-            client.put_object(Bucket=place.bucket, Key=key, Body=b"lakeward doctor")
-            try:
-                client.head_object(Bucket=place.bucket, Key=key)
-                client.list_objects_v2(Bucket=place.bucket, Prefix=key, MaxKeys=1)
-            finally:
-                client.delete_object(Bucket=place.bucket, Key=key)
+        store.files(f"{folder}/{name}")
     finally:
-        client.close()
+        store.remove(folder, [name])

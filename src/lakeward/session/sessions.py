@@ -27,7 +27,7 @@ from lakeward.session.jars import resolve_jars
 from lakeward.session.launching import require_java, start_jvm
 from lakeward.spark.jvm import has_class, quiet_accumulators, starting_jvm
 from lakeward.spark.versions import all_settings, quiet_query_errors
-from lakeward.storage.hadoop import require_s3_classes
+from lakeward.storage.s3 import require_s3_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

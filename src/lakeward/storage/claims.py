@@ -265,7 +265,7 @@ def listed_files(text: str | None) -> dict[str, int] | None:
 
 def written_files(store: FileSystem, folder: str, before: Collection[str] = ()) -> dict[str, int]:
     """Return the data files added to a folder since ``before``, with sizes; only its own for a signed store."""
-    new = {path: size for path, size in store.files(folder).items() if path not in before and not is_hidden(path)}
+    new = {path: size for path, size in store.files(folder).items() if path not in before and not _is_ignored(path)}
     if not store.signature:
         return new
     names = {path: path.rpartition("/")[2] for path in new}
@@ -275,7 +275,7 @@ def written_files(store: FileSystem, folder: str, before: Collection[str] = ()) 
     return {path: size for path, size in new.items() if _SPARK_NAME.fullmatch(names[path])}
 
 
-def is_hidden(path: str) -> bool:
+def _is_ignored(path: str) -> bool:
     """Whether readers ignore a path; they do not ignore partition folders whose column begins with ``_``."""
     return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
 

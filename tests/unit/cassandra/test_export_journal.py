@@ -17,7 +17,7 @@ import pytest
 from lakeward.cassandra import range_files
 from lakeward.cassandra.export_folder import require_free_minute, snapshot_folder
 from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is_too_old, require_same
-from lakeward.cassandra.range_files import ArrowTaskFolder, LocalTaskFolder, RangeGroup, task_folder
+from lakeward.cassandra.range_files import ArrowTaskFolder, RangeGroup, StoreTaskFolder, task_folder
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.spark.marks import TaskError
@@ -158,9 +158,10 @@ def test_an_export_taken_over_by_another_process_is_not_published(tmp_path: Path
     assert (tmp_path / ".export-owner.json").exists()
 
 
-@pytest.mark.parametrize("kind", [LocalTaskFolder, ArrowTaskFolder])
-def test_a_file_appears_complete_or_not_at_all(tmp_path: Path, kind: type[LocalTaskFolder | ArrowTaskFolder]) -> None:
-    place = kind(f"file://{tmp_path}/a" if kind is ArrowTaskFolder else f"{tmp_path}/a")
+@pytest.mark.parametrize("by_arrow", [False, True])
+def test_a_file_appears_complete_or_not_at_all(tmp_path: Path, *, by_arrow: bool) -> None:
+    folder = f"file://{tmp_path}/a"
+    place = ArrowTaskFolder(folder) if by_arrow else StoreTaskFolder(LocalFileSystem(), folder)
 
     with place.new_file("whole") as stream:
         stream.write(b"12345")
@@ -173,7 +174,7 @@ def test_a_file_appears_complete_or_not_at_all(tmp_path: Path, kind: type[LocalT
 
 
 def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:
-    assert isinstance(task_folder(LocalFileSystem(), "/tmp/x"), LocalTaskFolder)
+    assert isinstance(task_folder(LocalFileSystem(), "/tmp/x"), StoreTaskFolder)
     with pytest.raises(ConfigurationError, match="tasks cannot write to ftp"):
         task_folder(_NoStore(), "ftp://host/x")  # type: ignore[arg-type]
 
@@ -188,7 +189,7 @@ def test_a_full_disk_is_reported_from_within_a_task(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(range_files, "read_group", full)
     with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: the disk is full"):
-        range_files._in_task(cast("Any", None), LocalTaskFolder(str(tmp_path)), RangeGroup(0, ()))
+        range_files._in_task(cast("Any", None), StoreTaskFolder(LocalFileSystem(), str(tmp_path)), RangeGroup(0, ()))
 
 
 def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ def test_other_stores_are_polled(tmp_path):
     class Elsewhere:
         """A store that does not report changes."""
 
-        files, read_text = LocalFileSystem.files, LocalFileSystem.read_text
+        def __getattr__(self, name):
+            return getattr(LocalFileSystem(), name)
 
     looks: list[float] = []
 

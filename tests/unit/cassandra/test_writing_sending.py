@@ -216,10 +216,7 @@ def test_dead_letters_in_s3_are_one_object_that_holds_all_of_them(monkeypatch: p
         def put_object(self, **given: Any) -> None:
             put.append(given)
 
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr("lakeward.cassandra.write_plan.s3_client", lambda *_: Client())
+    monkeypatch.setattr("lakeward.storage.s3._shared_client", lambda *_: Client())
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
     job, config = Job("import-1", "import", 8, 1), Config(base=Path())
     place = place_for(spark, config, None, "s3://bucket/exports/minute=30", job)

@@ -18,6 +18,7 @@ from lakeward.diffing.stored.changesets import (
     ChangeSet,
     ChangeSetManifest,
     describe,
+    find_change_set,
     read_change_set_manifest,
     require_order,
 )
@@ -101,3 +102,10 @@ def test_a_change_set_without_a_manifest_fits_anywhere():
     unknown = replace(change_set("recipe", {}, {}), manifest=None)
     known = change_set("one", state("5:e"), state("6:f"))
     require_order(state("1:a"), [unknown, known])
+
+
+def test_a_single_file_and_an_empty_folder_are_no_change_set(tmp_path):
+    (tmp_path / "file.parquet").write_bytes(b"PAR1")
+    for place in (tmp_path / "file.parquet", tmp_path / "nowhere"):
+        with pytest.raises(RefusedInputError, match=f"there is no change set at {place}"):
+            find_change_set(None, None, str(place))

@@ -20,7 +20,7 @@ from lakeward.formats.dms.reader import read_file
 from lakeward.formats.dms.transactions import SourceName, read_sorted, sort_file, source_name
 from lakeward.formats.dms.values import record_schema
 from lakeward.model import FileClass, LandingFile, OrderBy, TableId
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 TABLE = TableId("sales", "product")
 CHANGES = "20240405-003052555.csv"
@@ -88,7 +88,7 @@ def land(root: Path, content: bytes | str | pa.Table, name: str, folder: str = "
 
 
 def listed(root: Path, path: str) -> LandingFile:
-    storage, spec = LocalStorage(root), make_spec()
+    storage, spec = Landing(root), make_spec()
     listing = list_transactions if Path(path).name.startswith("CDC_TXN") else list_files
     folder = "cdc" if path.startswith("cdc/") else "sales/product"
     return next(file for file in listing(storage, folder, spec.settings) if file.path == path)
@@ -101,7 +101,7 @@ def read(root: Path, content: bytes | str | pa.Table, spec: ReadSpec | None = No
     return read_listed(root, listed(root, path), spec)
 
 
-def _batches(storage: LocalStorage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+def _batches(storage: Landing, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
     if file.file_class is not FileClass.TRANSACTIONS:
         return read_file(storage, file, spec)
     own = source_name(spec)
@@ -115,7 +115,7 @@ def _own_rows(batch: pa.RecordBatch, own: SourceName) -> pa.RecordBatch:
 
 
 def read_listed(root: Path, file: LandingFile, spec: ReadSpec) -> Result:
-    batches = list(_batches(LocalStorage(root), file, spec))
+    batches = list(_batches(Landing(root), file, spec))
     schema = record_schema(spec.columns)
     assert all(batch.schema.equals(schema) for batch in batches)
     assert all(batch.num_rows <= 1 << 16 for batch in batches)

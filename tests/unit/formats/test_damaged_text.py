@@ -13,13 +13,13 @@ from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.quarantined import parse_raw
 from lakeward.formats.dms.sniffing import peek
 from lakeward.model import TableId
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 HEADER = {"csv": {"header": True}}
 
 
 def looked_at(root, spec, name):
-    return peek(LocalStorage(root), listed(root, f"sales/product/{name}"), spec)
+    return peek(Landing(root), listed(root, f"sales/product/{name}"), spec)
 
 
 def test_a_header_that_is_not_utf8_is_the_file_s_problem(tmp_path):

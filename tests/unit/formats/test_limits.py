@@ -14,7 +14,7 @@ import pytest
 from tests.unit.formats.source_helpers import CHANGES, CHANGES_PARQUET, TXN, listed, make_spec, read
 
 from lakeward.formats.dms.sniffing import peek
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 MIB = 1 << 20
 GZIP = f"{CHANGES}.gz"
@@ -46,7 +46,7 @@ def test_a_small_file_that_unpacks_to_a_huge_line_is_refused_early(tmp_path, nam
     assert "beyond max_expansion = 200; raise max_expansion" in found.summary.problem
     assert cost.seconds < 30 and cost.bytes < 800 * MIB
     if folder != "cdc":
-        looked = peek(LocalStorage(tmp_path), listed(tmp_path, f"{folder}/{name}"), make_spec())
+        looked = peek(Landing(tmp_path), listed(tmp_path, f"{folder}/{name}"), make_spec())
         assert "max_expansion" in looked.problem
 
 
@@ -111,7 +111,7 @@ def test_a_value_that_many_rows_of_parquet_share_is_not_repeated_in_memory(tmp_p
 def iter_read(root, spec):
     from lakeward.formats.dms.reader import read_file
 
-    return read_file(LocalStorage(root), listed(root, f"sales/product/{CHANGES_PARQUET}"), spec)
+    return read_file(Landing(root), listed(root, f"sales/product/{CHANGES_PARQUET}"), spec)
 
 
 def test_parquet_that_claims_more_than_its_size_allows_is_refused(tmp_path):

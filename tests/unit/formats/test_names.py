@@ -23,7 +23,7 @@ from lakeward.formats.dms.listing import (
     why_no_table,
 )
 from lakeward.model import FileClass, TableId
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 CDC = "20240327-014303888.parquet"
 
@@ -145,7 +145,7 @@ def test_file_format() -> None:
 def test_listing_separates_known_from_unknown_files(tmp_path: Path) -> None:
     for name in ("LOAD00000001.csv", "2024/03/27/" + CDC, "notes.txt", "odd/" + CDC, "_SUCCESS", "x.csv.tmp"):
         land(tmp_path, "x", name)
-    storage, settings = LocalStorage(tmp_path), make_spec().settings
+    storage, settings = Landing(tmp_path), make_spec().settings
     known = list(list_files(storage, "sales/product", settings))
     assert [(file.path, file.file_class, file.time) for file in known] == [
         ("sales/product/2024/03/27/" + CDC, FileClass.CHANGES, "20240327014303888000"),
@@ -163,21 +163,21 @@ def test_listing_more_than_a_thousand_files(tmp_path: Path) -> None:
     for number in range(1001):
         land(tmp_path, "", f"20240101-000000{number:04}.csv")
     names = {f"20240101-000000{number:04}.csv" for number in range(1001)}
-    listed = list(list_files(LocalStorage(tmp_path), "sales/product", make_spec().settings))
+    listed = list(list_files(Landing(tmp_path), "sales/product", make_spec().settings))
     assert {Path(file.path).name for file in listed} == names
 
 
 def test_listing_uses_the_name_time_zone(tmp_path: Path) -> None:
     land(tmp_path, "", "20240101-003000000.csv")
     settings = make_spec(name_timezone="Europe/Berlin").settings
-    (file,) = list_files(LocalStorage(tmp_path), "sales/product", settings)
+    (file,) = list_files(Landing(tmp_path), "sales/product", settings)
     assert file.time == "20231231233000000000"
 
 
 def test_listing_transactions(tmp_path: Path) -> None:
     land(tmp_path, "", "CDC_TXN-20201117153046033.csv", folder="cdc")
     land(tmp_path, "", "other.csv", folder="cdc")
-    files = list(list_transactions(LocalStorage(tmp_path), "cdc", make_spec().settings))
+    files = list(list_transactions(Landing(tmp_path), "cdc", make_spec().settings))
     assert [(file.path, file.file_class) for file in files] == [
         ("cdc/CDC_TXN-20201117153046033.csv", FileClass.TRANSACTIONS)
     ]
@@ -197,7 +197,7 @@ def test_discovery(tmp_path: Path) -> None:
     land(tmp_path, "", "LOAD00000001.csv", "_tmp/product")
     land(tmp_path, "", "LOAD00000001.csv", "x_changes/product")
     land(tmp_path, "", "LOAD00000001.csv", "toplevel")
-    storage = LocalStorage(tmp_path)
+    storage = Landing(tmp_path)
     folders = list(table_folders(storage, transactions="/cdc/txn/"))
     skipped = [folder for folder in folders if isinstance(folder, SkippedFolder)]
     assert [folder.path for folder in skipped] == ["toplevel", "x_changes/product"]
@@ -210,7 +210,7 @@ def test_discovery(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["sales/20240327", "sales/202403", "sales/2024-03-27", "2024/03"])
 def test_a_date_folder_among_tables_is_not_a_table(tmp_path: Path, folder: str) -> None:
     land(tmp_path, "", CDC, folder)
-    [skipped] = table_folders(LocalStorage(tmp_path))
+    [skipped] = table_folders(Landing(tmp_path))
     assert isinstance(skipped, SkippedFolder)
     assert skipped.path == folder
     assert "declare it" in skipped.reason
@@ -219,7 +219,7 @@ def test_a_date_folder_among_tables_is_not_a_table(tmp_path: Path, folder: str) 
 def test_a_schema_with_a_dot_is_not_a_table_under_its_own_name(tmp_path: Path) -> None:
     land(tmp_path, "", CDC, "a.b/c")
     land(tmp_path, "", CDC, "a/b.c")
-    table, skipped = table_folders(LocalStorage(tmp_path))
+    table, skipped = table_folders(Landing(tmp_path))
     assert isinstance(skipped, SkippedFolder) and "a dot ends" in skipped.reason
     assert table == TableId.parse("a.b.c") == TableId("a", "b.c")
 
@@ -229,7 +229,7 @@ def test_looking_for_files_stops_at_the_first_match(tmp_path: Path) -> None:
         land(tmp_path, "", f"LOAD0000000{number}.csv")
     seen = []
 
-    class Counting(LocalStorage):
+    class Counting(Landing):
         def walk(self, prefix):  # type: ignore[no-untyped-def]
             for file in super().walk(prefix):
                 seen.append(file)

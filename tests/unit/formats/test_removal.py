@@ -12,7 +12,7 @@ import pytest
 from lakeward.config import CsvSettings
 from lakeward.formats.dms.files import Limits
 from lakeward.formats.dms.removal import write_without_rows
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,5 +68,5 @@ def test_replaced_file_has_the_new_content_and_leaves_no_draft(tmp_path: Path):
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "x.csv").write_text("old")
     new.write_text("new")
-    LocalStorage(folder).replace("a/x.csv", str(new))
+    Landing(folder).replace("a/x.csv", str(new))
     assert {file.name: file.read_text() for file in (folder / "a").iterdir()} == {"x.csv": "new"}

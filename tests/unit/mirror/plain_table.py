@@ -27,7 +27,7 @@ from lakeward.mirror.op.loads import undecided_loads
 from lakeward.mirror.prepare import _file_record, _op_record
 from lakeward.model import FileClass, LandingFile, OpKind, Progress, TableId
 from lakeward.state.memory import MemoryStateStore
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 TABLE = TableId("sales", "product")
 FOLDER = "sales/product"
@@ -59,7 +59,7 @@ class PlainTable:
         self.root = root
         self.columns: tuple[Column, ...] = parse_ddl(ddl)
         self.settings = TableSettings.model_validate(defaults)
-        self.storage, self.state = LocalStorage(root), MemoryStateStore()
+        self.storage, self.state = Landing(root), MemoryStateStore()
         self.progress, self.decisions = Progress(), list[LoadDecision]()
         self._logged: list[_Logged] = []
         self._generations: dict[int, _Generation] = {}

@@ -12,12 +12,13 @@ from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.runner.tables import discover
 from lakeward.state.memory import MemoryStateStore
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.landing import Landing
 
 LOAD, CHANGE = "LOAD00000001.parquet", "20240327-014303888.parquet"
 
 
-class CountingStorage(LocalStorage):
+class CountingStorage(Landing):
     """Counts calls, and the files that listings returned."""
 
     def __init__(self, root):
@@ -186,14 +187,14 @@ def test_names_that_are_not_utf8_are_reported_and_do_not_hide_the_others(tmp_pat
 
 def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monkeypatch):
     land(tmp_path, f"sales/product/{LOAD}", f"sales/secret/{LOAD}", f"closed/orders/{LOAD}")
-    entries = LocalStorage._entries
+    entries = LocalFileSystem.entries
 
-    def refused(storage, folder):
-        if folder in ("sales/secret", "closed"):
+    def refused(system, folder):
+        if folder.endswith(("/sales/secret", "/closed")):
             raise PermissionError(13, "Permission denied", folder)
-        return entries(storage, folder)
+        return entries(system, folder)
 
-    monkeypatch.setattr(LocalStorage, "_entries", refused)
+    monkeypatch.setattr(LocalFileSystem, "entries", refused)
     found, _ = look(tmp_path, include=["sales.*", "closed.orders"])
     assert names(found.new) == ["sales.product"]
     assert {(folder.path, folder.reason) for folder in found.skipped} == {

@@ -10,14 +10,14 @@ from tests.unit.runner.trigger_helpers import known
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 from lakeward.runner.watch.requests import choose_files
-from lakeward.storage.landing import open_storage
+from lakeward.storage.landing import open_landing
 
 KEY = "sales/product/2024/a b+1.csv"
 
 
 def lake(landing, base, *tables, **settings):
     config = parse_config({"landing": landing, **settings}, base=base)
-    storage = open_storage(config.resolve(config.landing), config.s3)
+    storage = open_landing(config.resolve(config.landing), config.s3)
     by_name = {str(table.table): table for table in tables}
     return SimpleNamespace(config=config, storage=storage, tables=lambda: list(tables), table=by_name.__getitem__)
 

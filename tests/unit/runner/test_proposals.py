@@ -14,7 +14,7 @@ from lakeward.model import TableId
 from lakeward.runner import validation
 from lakeward.runner.tables import KnownTable
 from lakeward.runner.validation import Proposal, propose
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 TIME = "2024-01-01 00:00:00.000000"
 
@@ -25,7 +25,7 @@ def proposed(root: Path, *parts: dict[str, Any]) -> Proposal:
     for number, part in enumerate(parts, start=1):
         pq.write_table(pa.table(part), folder / f"LOAD0000000{number}.parquet")
     known = KnownTable(TableId("sales", "orders"), TableSettings(), active=False, declared=False)
-    return propose(LocalStorage(root), known)
+    return propose(Landing(root), known)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_large_loads_and_files_that_do_not_name_their_columns_propose_nothing(
     (tmp_path / "sales" / "orders" / "LOAD00000001.parquet").unlink()
     (tmp_path / "sales" / "orders" / "LOAD00000001.csv").write_text("1,a\n")
     known = KnownTable(TableId("sales", "orders"), TableSettings(), active=False, declared=False)
-    assert propose(LocalStorage(tmp_path), known) == Proposal()
+    assert propose(Landing(tmp_path), known) == Proposal()

@@ -15,7 +15,7 @@ from lakeward.model import TableId
 from lakeward.runner import validation
 from lakeward.runner.tables import KnownTable
 from lakeward.runner.validation import SettingsCheck, Severity, require_fitting
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 TABLE = "sales.product"
 LOAD, CHANGE = "LOAD00000001.parquet", "20240327-014303888.parquet"
@@ -47,7 +47,7 @@ class Bench:
 
     def check(self, *, check_data: bool = True, spark=None, **settings):
         known = self.known(**settings)
-        storage = LocalStorage(self.root / "landing")
+        storage = Landing(self.root / "landing")
         return SettingsCheck(known, self.config, storage, check_data=check_data, spark=spark).findings()
 
     def only(self, **settings):

@@ -12,7 +12,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import TableId
 from lakeward.runner.walkthrough import WalkthroughTable, read_item, take_over
 from lakeward.state.memory import MemoryStateStore
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 
 PRODUCT = TableId("sales", "product")
 
@@ -66,7 +66,7 @@ def landing(tmp_path):
     folder = tmp_path / "landing" / "sales" / "product"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": [1, 1], "dept": ["x", "y"]}), folder / "LOAD00000001.parquet")
-    return LocalStorage(tmp_path / "landing")
+    return Landing(tmp_path / "landing")
 
 
 def outcomes(found):

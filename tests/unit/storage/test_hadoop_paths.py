@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from lakeward.storage.filesystem import StoredFile
 from lakeward.storage.hadoop import HadoopFileSystem
 
 
@@ -29,7 +30,10 @@ class _System:
 
     def listFiles(self, root: _Path, _: bool) -> Any:  # noqa: N802
         whole = self.makeQualified(root).toString()
-        files = [SimpleNamespace(getPath=lambda: _Path(f"{whole}/dept=1/a.parquet"), getLen=lambda: 7)]
+        file = SimpleNamespace(
+            getPath=lambda: _Path(f"{whole}/dept=1/a.parquet"), getLen=lambda: 7, getModificationTime=lambda: 5
+        )
+        files = [file]
         return SimpleNamespace(hasNext=lambda: bool(files), next=files.pop)
 
 
@@ -41,3 +45,4 @@ def test_files_of_a_path_without_a_host_are_named_from_its_folder() -> None:
     )
     for folder in ("hdfs:///data/x", "hdfs://name:8020/data/x"):
         assert store.files(folder) == {"dept=1/a.parquet": 7}
+        assert list(store.walk(folder)) == [StoredFile("dept=1/a.parquet", 7, 5000)]

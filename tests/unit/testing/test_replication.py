@@ -16,7 +16,7 @@ from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.listing import list_files
 from lakeward.formats.dms.reader import read_file
 from lakeward.model import FileClass
-from lakeward.storage.landing import LocalStorage
+from lakeward.storage.landing import Landing
 from lakeward.testing.replication import (
     Deliver,
     Expire,
@@ -48,7 +48,7 @@ class Reader:
     def __init__(self, replication):
         config = parse_config(replication.configuration(), base=replication.root)
         self.replication = replication
-        self.storage = LocalStorage(replication.root)
+        self.storage = Landing(replication.root)
         self.settings = config.tables[str(replication.table.id)]
         self.spec = ReadSpec(replication.table.id, parse_ddl("id int, name string"), self.settings)
         self.loads, self.changes = {}, {}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakeward.model import Disposition, FileClass, FileIdentity, Generation, LandingFile, LedgerEntry
-from lakeward.storage.landing import LocalStorage, content_hash
+from lakeward.storage.landing import Landing, content_hash
 from lakeward.views.verification.landing import _verdict
 
 CUT = "20240201" + "0" * 12
@@ -49,5 +49,5 @@ def judged(
         known = content_hash(str(path)) if recorded is None else recorded
         identity = FileIdentity(size, 1 if recorded is None and mtime == 1 else 2)
         entry = LedgerEntry("file.csv", identity, known, 1, disposition, generation, 1, file_class, time)
-    context = SimpleNamespace(storage=LocalStorage(root))
+    context = SimpleNamespace(storage=Landing(root))
     return _verdict(context, file, entry, Generation(2, CUT), CUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from lakeward.diffing.frames.alignment import is_same
 from lakeward.diffing.frames.pairs import BUCKETS, HAS_LEFT, HAS_RIGHT, Pairs, PlannedPairs, left_name, right_name
 from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, compare_in_tasks, native_type, why_not_native
+from lakeward.spark.errors import store_errors
 from lakeward.spark.marks import in_task
 from lakeward.storage.checksum import total
-from lakeward.storage.filesystem import LocalFileSystem, for_reading, local_path
-from lakeward.storage.hadoop import HadoopFileSystem
-from lakeward.storage.landing import S3Storage
-from lakeward.storage.s3 import is_s3
+from lakeward.storage.filesystem import TaskFileSystem, for_reading
 from lakeward.storage.sets import PART_PATTERN
 
 if TYPE_CHECKING:
@@ -43,36 +41,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LocalFiles:
-    """Files on this machine's disk, or on one that all machines see under the same path: opened in place."""
+class FilesBelow:
+    """Files of a folder that tasks open themselves: in place, or as a copy for the time that they are needed."""
 
+    store: TaskFileSystem
     folder: str
 
     def local(self, path: str) -> AbstractContextManager[str]:
-        """Return the path itself."""
-        return nullcontext(str(local_path(self.folder) / path))
+        """Return a context with a local path of a file's bytes."""
+        return opened(self.store, f"{self.folder}/{path}")
 
 
-@dataclass(frozen=True)
-class S3Files:
-    """Objects of a bucket: copied to a temporary file for the time they are needed."""
+@contextmanager
+def opened(store: TaskFileSystem, path: str) -> Iterator[str]:
+    """Yield a local path of a file's bytes.
 
-    storage: S3Storage
-
-    @contextmanager
-    def local(self, path: str) -> Iterator[str]:
-        """Yield the path of a copy."""
-        with self.storage.spool(path) as (copy, _):
-            yield copy
+    Raises:
+        ConfigurationError: it may not be read.
+        RetriableError: it is gone since it was listed, or the storage does not answer as it should.
+    """
+    with ExitStack() as stack:
+        with store_errors(path):
+            local = stack.enter_context(store.fetch(path))
+        yield local
 
 
 def files_of(store: FileSystem, folder: str) -> Files | None:
     """Return how tasks open a set's files; None where only Spark itself can read them."""
-    if isinstance(store, LocalFileSystem):
-        return LocalFiles(folder)
-    if is_s3(folder) and isinstance(store, HadoopFileSystem):
-        return S3Files(S3Storage(folder, store.s3))
-    return None
+    return FilesBelow(store, folder) if isinstance(store, TaskFileSystem) else None
 
 
 # Files that only Spark itself can read, such as those of HDFS, are sent to the tasks as bytes, not as rows. A

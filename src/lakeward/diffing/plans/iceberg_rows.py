@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from lakeward.diffing.frames.alignment import as_type
 from lakeward.diffing.frames.refusals import duplicate_error
-from lakeward.diffing.plans.buckets import LocalFiles, S3Files, files_of
+from lakeward.diffing.plans.buckets import FilesBelow, opened
 from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, is_native
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.iceberg.file_changes import vector_positions
 from lakeward.iceberg.rewrite import staged_data, staged_deletes
 from lakeward.spark.marks import in_task
-from lakeward.storage.s3 import S3Location, is_s3
+from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from lakeward.iceberg.metadata import TableMetadata
     from lakeward.iceberg.table import IcebergTable
     from lakeward.spark.workspace import Workspace
+    from lakeward.storage.filesystem import TaskFileSystem
 
 
 # DuckDB reads rows at given positions without decoding the others. It finds columns by their field ids, as Iceberg
@@ -61,7 +61,7 @@ class PositionRead:
     """What a task needs to read rows at positions: the columns as (field id, Arrow field), and access to the files."""
 
     fields: tuple[tuple[int, pa.Field], ...]
-    files: LocalFiles | S3Files
+    files: TaskFileSystem
 
     def rows(self, path: str, positions: Any, *, others: bool = False) -> pa.Table:
         """Return the rows of one file at positions, or all others, in the schema of :attr:`schema`."""
@@ -81,7 +81,8 @@ class PositionRead:
 
     def opened(self, path: str) -> AbstractContextManager[str]:
         """Return a file's path on this machine's disk, for as long as it is needed."""
-        return self.files.local(_relative(path, self.files))
+        # Tables may name local files with their scheme, and without the escapes of a URI.
+        return opened(self.files, path.removeprefix("file://").removeprefix("file:"))
 
     @property
     def schema(self) -> pa.Schema:
@@ -100,12 +101,11 @@ def position_read(
 
     ``fields`` are the columns of ``struct`` to read, ``schemas`` is the number of schemas that the table has had.
     """
-    files = _file_access(state, str(metadata.java.location()))
-    if files is None:
+    if state.files is None:
         return "its files are on a file system that only Spark reads"
     if problem := _why_not(metadata, struct, schemas):
         return problem
-    return PositionRead(fields, files)
+    return PositionRead(fields, state.files)
 
 
 def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str | None:
@@ -177,20 +177,6 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
             msg = f"{path} cannot be read: {error}"
             raise RefusedInputError(msg, hint="compare with --plan join") from error
     return table if names else table.select([])
-
-
-def _file_access(state: IcebergState, location: str) -> LocalFiles | S3Files | None:
-    if is_s3(location) and state.store is not None:
-        # Data files may be outside the table's folder, so paths are relative to the bucket.
-        return files_of(state.store, f"s3://{S3Location.parse(location, 'table').bucket}")  # type: ignore[return-value]
-    return LocalFiles("/") if urlsplit(location).scheme in ("", "file") else None
-
-
-def _relative(path: str, files: LocalFiles | S3Files) -> str:
-    """Return a file's path as :meth:`PositionRead.opened` needs it."""
-    if isinstance(files, LocalFiles):
-        return path.removeprefix("file://").removeprefix("file:")
-    return S3Location.parse(path, "data file").prefix
 
 
 @dataclass(frozen=True)
@@ -273,7 +259,8 @@ class NativeBatch:
             left = self._written(self.left, left_deleted, right_deleted, gone, Path(folder), "past")
             right = self._written(self.right, right_deleted, left_deleted, gone, Path(folder), "current")
             if left or right:
-                yield from self.kernel.pairs([Group(left, right)], LocalFiles(folder), LocalFiles(folder))
+                files = FilesBelow(LocalFileSystem(), folder)
+                yield from self.kernel.pairs([Group(left, right)], files, files)
 
     def _written(
         self, side: NativeSide, own: _Positions, other: _Positions, gone: frozenset[str], folder: Path, name: str

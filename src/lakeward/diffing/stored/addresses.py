@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.iceberg.table import IcebergTable
-    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.filesystem import FileSystem, TaskFileSystem
     from lakeward.storage.sets import SetLayout
 
 
@@ -136,11 +136,11 @@ class FoundSet:
 
 @dataclass(frozen=True)
 class IcebergState:
-    """A table of the lake at one of its snapshots; ``store`` is the file system of its files, where known."""
+    """A table of the lake at one of its snapshots; ``files`` is how tasks open its files, where they can."""
 
     table: IcebergTable
     snapshot_id: int
-    store: FileSystem | None = None
+    files: TaskFileSystem | None = None
 
 
 @dataclass(frozen=True)

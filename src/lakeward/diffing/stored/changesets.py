@@ -313,7 +313,8 @@ def find_change_set(
     store = open_filesystem(spark, config, folder)
     with input_errors(folder):
         listing = Listing(folder, store.files(folder))
-        if not listing.files:
+        # A single file has the empty path.
+        if not any(listing.files):
             msg = f"there is no change set at {location}"
             raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes one)")
         require_one(listing, incomplete_ok=incomplete_ok, is_change_set=True)

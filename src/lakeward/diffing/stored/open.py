@@ -20,7 +20,11 @@ from lakeward.iceberg.table import IcebergTable
 from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import parse_moment
 from lakeward.storage.claims import MANIFEST, SUCCESS
-from lakeward.storage.filesystem import LocalFileSystem, local_path, open_filesystem, read_parquet
+from lakeward.storage.filesystem import (
+    open_filesystem,
+    read_parquet,
+    task_filesystem,
+)
 from lakeward.storage.publish import not_as_written
 from lakeward.storage.sets import SetLayout
 from lakeward.text import json_object, reading_property, refusing_damage
@@ -230,11 +234,9 @@ def _chosen(store: FileSystem, location: str, word: str) -> str:
 
 
 def _listing(store: FileSystem, location: str) -> Listing:
-    """List a folder; a single file is listed under the empty name."""
+    """List a folder, or a single file."""
     if not store.exists(location):
         raise _nothing(location)
-    if isinstance(store, LocalFileSystem) and (file := local_path(location)).is_file():
-        return Listing(location, {"": file.stat().st_size})
     return Listing(location, store.files(location))
 
 
@@ -266,8 +268,8 @@ def iceberg_side(spark: SparkSession, config: Config, label: str, address: Addre
         "snapshot": found.id,
         "created": datetime.fromtimestamp(found.committed_ms / 1000, UTC).isoformat(),
     }
-    store = open_filesystem(spark, config, str(metadata.java.location()))
-    return Side(label, frame, primary_key(metadata), iceberg=IcebergState(table, found.id, store), identity=identity)
+    files = task_filesystem(config.s3, str(metadata.java.location()))
+    return Side(label, frame, primary_key(metadata), iceberg=IcebergState(table, found.id, files), identity=identity)
 
 
 def mirror_side(context: TableContext, workspace: Workspace, label: str, address: Address) -> Side:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakeward.config import TableDefaults, TableSettings
-    from lakeward.storage.landing import Storage, StoredFile
+    from lakeward.storage.filesystem import StoredFile
+    from lakeward.storage.landing import Landing
 
 
 TIME_DIGITS = 20
@@ -140,23 +141,23 @@ def table_folder(table: TableId, settings: TableSettings) -> str:
     return (settings.path or f"{table.schema}/{table.name}").strip("/")
 
 
-def list_folder(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
+def list_folder(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
     """Return every file below a table's folder, including those that match no rule."""
     return _list(storage, folder, settings, classify)
 
 
-def list_files(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
+def list_files(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
     """Return a table's load parts and change files."""
     return (file for file in list_folder(storage, folder, settings) if isinstance(file, LandingFile))
 
 
-def list_transactions(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
+def list_transactions(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
     """Return the ``CDC_TXN-`` files of the transactions folder."""
     files = _list(storage, folder, settings, classify_transactions)
     return (file for file in files if isinstance(file, LandingFile))
 
 
-def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
+def table_folders(storage: Landing, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
     """Yield the folders two levels below the root as tables, or with the reason why they cannot be tables.
 
     This takes one listing per schema: the content of the folders is not read. The transactions folder is left out.
@@ -173,7 +174,7 @@ def table_folders(storage: Storage, *, transactions: str | None = None) -> Itera
         yield SkippedFolder(".", _stray_reason(count, first))
 
 
-def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
+def _schema_folders(storage: Landing, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
     try:
         children = list(storage.children(schema))
     except OSError as error:
@@ -200,7 +201,7 @@ def _stray_reason(count: int, first: str) -> str:
     return f"{_shown(count, first)}: files are looked for in SCHEMA/TABLE/"
 
 
-def why_no_table(storage: Storage, folder: str) -> str | None:
+def why_no_table(storage: Landing, folder: str) -> str | None:
     """Return why a folder is not a table: none of its files is a load part or change file. None if it is a table.
 
     It reads no more of the listing than needed. For a folder without files the result is empty.
@@ -233,7 +234,7 @@ def _not_a_table_reason(table: TableId) -> str | None:
 
 
 def _list(
-    storage: Storage, folder: str, settings: TableDefaults, classifier: Callable[[str, str], NameMatch | None]
+    storage: Landing, folder: str, settings: TableDefaults, classifier: Callable[[str, str], NameMatch | None]
 ) -> Iterator[LandingFile | UnknownFile]:
     for stored in storage.walk(folder):
         match = classifier(_below(folder, stored.path), settings.name_timezone)
@@ -244,7 +245,7 @@ def _list(
             yield _landing_file(storage, stored, match.file_class, match.time)
 
 
-def _require_storable(storage: Storage, stored: StoredFile) -> None:
+def _require_storable(storage: Landing, stored: StoredFile) -> None:
     """Refuse a load part or change file whose path the ledger cannot hold: skipping it would lose its rows.
 
     Raises:
@@ -255,7 +256,7 @@ def _require_storable(storage: Storage, stored: StoredFile) -> None:
         raise DataError(msg, hint="rename the file or its folder, or move it out of landing")
 
 
-def _landing_file(storage: Storage, stored: StoredFile, file_class: FileClass, time: str) -> LandingFile:
+def _landing_file(storage: Landing, stored: StoredFile, file_class: FileClass, time: str) -> LandingFile:
     return LandingFile(stored.path, storage.location(stored.path), file_class, time, stored.identity)
 
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from lakeward.formats.base import ReadSpec
     from lakeward.formats.dms.blocks import TextRows
     from lakeward.model import LandingFile
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 _UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 
-def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+def read_file(storage: Landing, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
     """Read one file into record batches; the last one holds the file's summary. It raises for no content."""
     tally = Tally(file)
     try:
@@ -58,7 +58,7 @@ def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[p
     yield file_batch(record_schema(spec.columns), tally.summary())
 
 
-def is_as_listed(storage: Storage, file: LandingFile) -> bool:
+def is_as_listed(storage: Landing, file: LandingFile) -> bool:
     """Whether a file is unchanged since it was listed."""
     try:
         return storage.identity(file.path) == file.identity
@@ -66,7 +66,7 @@ def is_as_listed(storage: Storage, file: LandingFile) -> bool:
         return False
 
 
-def _require_as_listed(storage: Storage, file: LandingFile) -> None:
+def _require_as_listed(storage: Landing, file: LandingFile) -> None:
     if not is_as_listed(storage, file):
         msg = "the file changed or vanished after it was listed"
         raise UnusableFileError(msg)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakeward.formats.base import ReadSpec
     from lakeward.formats.dms.layout import Layout
     from lakeward.model import LandingFile
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Peek:
         return bool(self.columns) and all(column.type for column in self.columns or ())
 
 
-def peek(storage: Storage, file: LandingFile, spec: ReadSpec) -> Peek:
+def peek(storage: Landing, file: LandingFile, spec: ReadSpec) -> Peek:
     """Return what a file shows of its columns. No content raises an error."""
     try:
         with storage.spool(file.path) as (local_path, _):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakeward.config import CsvSettings
     from lakeward.formats.base import ReadSpec
     from lakeward.model import LandingFile
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 _LEADING = 3
 _ROWS = 1 << 13
@@ -76,7 +76,7 @@ def source_name(spec: ReadSpec) -> SourceName:
     return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
 
 
-def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
+def sort_file(storage: Landing, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Yield every record of a file with its number and its table's names, then one row for the file's ending.
 
     Of ``settings`` only delimiter and quote are used. No content raises an error. A name that is not UTF-8 belongs to

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.steps import Step
     from lakeward.model import Generation, LandingFile, LedgerEntry, OpKind, TableId
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 class Permission(Protocol):
@@ -81,7 +81,7 @@ class TableContext:
     config: Config
     settings: TableSettings
     spark: SparkSession
-    storage: Storage
+    storage: Landing
     state: StateStore
     permission: Permission
     mirror: IcebergTable

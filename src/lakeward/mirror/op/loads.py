@@ -21,7 +21,8 @@ from lakeward.formats.dms.reader import is_as_listed
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.model import Disposition, Generation, LandingFile, LedgerEntry, OpKind
-from lakeward.storage.landing import CHUNK_BYTES, new_digest
+from lakeward.storage.filesystem import CHUNK_BYTES
+from lakeward.storage.landing import new_digest
 from lakeward.text import listed
 
 if TYPE_CHECKING:

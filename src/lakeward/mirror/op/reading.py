@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.erased import ErasedKeys
     from lakeward.model import Generation, LandingFile
     from lakeward.spark.workspace import Workspace
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 # Below this size a batch is read by one task: a second task costs more than it saves.
@@ -61,7 +61,7 @@ _SCHEMA_ROUNDS = 5
 class TransactionCache:
     """The transaction files read in this run, split by table and cached for all tables of the run."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Landing) -> None:
         self._storage = storage
         self._cached: dict[tuple[LandingFile, str, str, Limits], DataFrame] = {}
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class TransactionCache:
 def read_records(
     spark: SparkSession,
     workspace: Workspace,
-    storage: Storage,
+    storage: Landing,
     cache: TransactionCache,
     files: Sequence[LandingFile],
     spec: ReadSpec,
@@ -244,7 +244,7 @@ class KeyReport:
     unread: list[str] = field(default_factory=list)
 
 
-def check_keys(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -> KeyReport:
+def check_keys(storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec) -> KeyReport:
     """Check the key in this process. Parts that change meanwhile or do not fit are reported as problems."""
     report = KeyReport(nulls=dict.fromkeys(spec.key, 0))
     hashes = [_hashes(keys) for keys in _keys(storage, parts, spec, report)]
@@ -260,7 +260,7 @@ def check_keys(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -
 
 
 def check_keys_with_spark(
-    spark: SparkSession, storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec
+    spark: SparkSession, storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec
 ) -> KeyReport:
     """Check the key with Spark, one task per part."""
     from pyspark.sql import functions as F
@@ -297,7 +297,7 @@ def check_keys_with_spark(
     return report
 
 
-def unique_key(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -> tuple[str, ...]:
+def unique_key(storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec) -> tuple[str, ...]:
     """Return columns whose values are unique in the load and never NULL, the likeliest key first; () without any.
 
     One column if any is unique, else two of the first few. The load is read in this process, with eight bytes of memory
@@ -337,7 +337,7 @@ def describe_keys(examples: Sequence[tuple[dict[str, Any], int]]) -> str:
 
 
 def _keys(
-    storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec, report: KeyReport | None = None
+    storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec, report: KeyReport | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the key columns of every good row; the files' summaries go into the report."""
     for part in parts:
@@ -378,7 +378,7 @@ def _plain(array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _by_value(
-    storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec, suspects: Hashes
+    storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec, suspects: Hashes
 ) -> Counter[tuple[Any, ...]]:
     """Return the counts of the keys behind repeated hashes, by value."""
     counts: Counter[tuple[Any, ...]] = Counter()

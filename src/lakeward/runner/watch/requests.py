@@ -13,7 +13,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.formats.dms.listing import table_folder
 from lakeward.logs import event
 from lakeward.runner.watch.notices import S3Object, path_under
-from lakeward.storage.landing import LocalStorage, is_hidden
+from lakeward.storage.landing import is_hidden
 from lakeward.storage.s3 import S3Location, is_s3
 from lakeward.text import split_address
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.watch.watcher import Lake
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 class MessageReceipt(Protocol):
@@ -180,7 +180,7 @@ class LandingLake(Protocol):
         ...
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> Landing:
         """The landing folder."""
         ...
 
@@ -208,7 +208,7 @@ def choose_files(
 
 def landing_path(lake: LandingLake, uri: str) -> str:
     """Return a file's path under landing; raise if it is not there."""
-    path = _local_path(lake.storage.root, uri) if isinstance(lake.storage, LocalStorage) else _s3_path(lake, uri)
+    path = _local_path(lake.storage.root, uri) if lake.storage.is_local else _s3_path(lake, uri)
     if path is None:
         msg = f"{uri} is not a file under landing {lake.config.landing}"
         raise ConfigurationError(msg, hint="name its path under landing, such as sales/product/LOAD00000001.parquet")

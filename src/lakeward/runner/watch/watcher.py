@@ -22,7 +22,6 @@ from lakeward.runner.watch.inbox import Inbox, PendingRuns
 from lakeward.runner.watch.queue import Queue, QueuePoller
 from lakeward.runner.watch.requests import Lookup, PathFilter, RunRequest
 from lakeward.runner.watch.triggers import Cron, Every, FolderWatcher, SystemClock
-from lakeward.storage.landing import LocalStorage
 from lakeward.storage.s3 import is_s3
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from lakeward.runner.tables import Discovery, KnownTable
     from lakeward.runner.watch.triggers import Timer
     from lakeward.state.base import StateStore
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
 
 
 _LOOK_SECONDS = 0.2
@@ -450,7 +449,7 @@ class WatchedLake(Lake, Protocol):
     """A lake with access to its landing files and its registry."""
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> Landing:
         """The landing folder."""
         ...
 
@@ -505,7 +504,7 @@ def _triggers(lake: WatchedLake, settings: WatchSettings, inbox: Inbox) -> list[
         return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts, on_poison=lake.count_poison)]
     if settings.every is not None or settings.cron is not None:
         return []
-    if isinstance(lake.storage, LocalStorage):
+    if lake.storage.is_local:
         return [FolderWatcher(lake.storage.root, inbox.put, accepts)]
     msg = f"landing {lake.config.landing} cannot be watched directly: new objects must be reported by a queue"
     hint = "lakeward watch --queue URL (docs/deploy.md sets it up), or on a schedule: lakeward watch --every 10m"

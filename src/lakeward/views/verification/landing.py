@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import Bases
     from lakeward.model import Generation, LedgerEntry, Progress
     from lakeward.spark.workspace import Workspace
-    from lakeward.storage.landing import Storage
+    from lakeward.storage.landing import Landing
     from lakeward.views.verification.recompute import PastSpecs
 
 
@@ -66,7 +66,7 @@ class FilesRead:
 class _Reading:
     """What a task needs to read files again. It is pickled."""
 
-    storage: Storage
+    storage: Landing
     specs: PastSpecs
     columns: tuple[Column, ...]
     has_erasures: bool
@@ -159,7 +159,7 @@ def _checked(
             yield _trouble(op, recorded, trouble, reading)
 
 
-def _records(file: LandingFile, spec: ReadSpec, storage: Storage) -> Iterator[pa.RecordBatch]:
+def _records(file: LandingFile, spec: ReadSpec, storage: Landing) -> Iterator[pa.RecordBatch]:
     if file.file_class is not FileClass.TRANSACTIONS:
         return read_file(storage, file, spec)
     schema, table = T.source_name(spec)
