@@ -204,7 +204,7 @@ def test_key_that_changed_is_erased_with_the_keys_it_came_from_only_if_someone_s
     with pytest.raises(ConfigurationError, match="1 other key"):
         scene.lakeward.erase(TABLE, subject, reason="request")
     assert scene.lakeward.plan_erasure(TABLE, subject, moves="keep").keys == 1
-    with pytest.raises(ConfigurationError, match="keyed by region, number"):
+    with pytest.raises(ConfigurationError, match="is region, number; found region"):
         scene.lakeward.erase(TABLE, [{"region": "EU"}], reason="request")
     both = [*subject, {"region": "US", "number": 1}]
     receipt = scene.lakeward.erase(TABLE, both, reason="request", moves="erase")[-1]
