@@ -25,7 +25,7 @@ PYTEST ?=
 .PHONY: help setup setup-python setup-demo lint docs check check-pythons test durations demo package bench bench-cassandra spark35 soak fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything that is missing: uv, Java 17, Python packages, jars, a browser
 	@scripts/bootstrap.sh test
@@ -36,7 +36,7 @@ setup-python:
 setup-demo:
 	@scripts/bootstrap.sh demo
 
-lint: setup-python
+lint: setup-python ## ruff, mypy and the import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

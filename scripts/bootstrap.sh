@@ -10,7 +10,8 @@
 # All purposes share .venv. Only the full set of packages is synchronised exactly, so that a package which left the lock
 # cannot hide a missing dependency; demo adds to whatever is installed and removes nothing.
 #
-# uv is taken from the PATH, else installed for this clone alone under .cache/uv, never into the system's Python.
+# uv is this clone's own under .cache/uv if an earlier run installed it, else the one on the PATH; without either it is
+# installed under .cache/uv, never into the system's Python.
 # Debian's Python may lack both venv and pip; then the system package is installed, if this user may do that.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
