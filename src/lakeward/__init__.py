@@ -60,6 +60,7 @@ _NAMES_BY_MODULE = {
     "lakeward.mirror.undo": "ConcernedOp Marked UndoPlan Undone",
     "lakeward.model": "TableId",
     "lakeward.redaction": "redact redact_values",
+    "lakeward.runner.freshness": "Freshness FreshnessVerdict",
     "lakeward.runner.history": "RunDetail RunSummary",
     "lakeward.runner.metrics": "Metrics",
     "lakeward.runner.observers": "Observer SilentObserver",

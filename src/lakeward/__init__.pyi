@@ -105,6 +105,7 @@ from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as Qua
 from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
 from lakeward.model import TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
+from lakeward.runner.freshness import Freshness as Freshness, FreshnessVerdict as FreshnessVerdict
 from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
 from lakeward.runner.metrics import Metrics as Metrics
 from lakeward.runner.observers import Observer as Observer, SilentObserver as SilentObserver

@@ -252,6 +252,11 @@ def utc_time(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def digits_micros(digits: str) -> int:
+    """Return the moment of 20 digits, as in the times of file names, in microseconds since 1970."""
+    return micros_of(datetime.strptime(digits.ljust(20, "0")[:20], "%Y%m%d%H%M%S%f").replace(tzinfo=UTC))
+
+
 def time_digits(micros: int) -> str:
     """Return a moment, in microseconds since 1970, as the 20 digits of the times in file names."""
     moment = utc_time(micros)

@@ -39,6 +39,7 @@ from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
 from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress
+from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.history import RunDetail, RunSummary
 from lakeward.runner.notify import Notice, TableNotice
 from lakeward.runner.status import StatusTotals, TableStatus
@@ -242,6 +243,9 @@ EXAMPLES: dict[str, Any] = {
     "run report": RunReport("run", (_TABLE,), 3.0),
     "set": _SET,
     "status": TableStatus("sales.product", "current", 2, 4, unknown_files=("x",), debt=_DEBT, verified=_VERIFIED),
+    "freshness": Freshness(
+        FreshnessVerdict.LATE, 300.0, "because", "2026-11-18T09:30:01+00:00", "commit", 420.5, 400.0
+    ),
     "status totals": StatusTotals(1, {"current": 1}, 2),
     "summary": _RESULT_SUMMARY,
     "sync report": SyncReport(

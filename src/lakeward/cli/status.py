@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _WATCH = "--watch"
+_FRESHNESS_STYLES = {"on time": "green", "late": "red", "unknown": "yellow"}
 _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "current": "green"}
 
 
@@ -45,17 +46,40 @@ _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "curre
     _WATCH, type=click.FloatRange(min=0.1), metavar="[SECONDS]",
     help="Repeat every so many seconds, without SECONDS every 5, until Ctrl-C; with --output json one line each time.",
 )  # fmt: skip
-def status(invocation: Invocation, names: tuple[str, ...], watch: float | None) -> None:
+@click.option(
+    "--fail-late", is_flag=True,
+    help="Exit with 1 when a table is late by its setting freshness, or when that is unknown.",
+)  # fmt: skip
+def status(invocation: Invocation, names: tuple[str, ...], watch: float | None, fail_late: bool) -> int:
     """Show the state of tables: rows, files that wait and for how long, the last run, decisions to be made.
 
     Reads listings, table metadata and the state store; nothing is written.
     """
+    if watch is not None and fail_late:
+        msg = "--watch and --fail-late do not go together: --watch ends only with Ctrl-C"
+        raise click.UsageError(msg)
     with invocation.lake() as lake:
         if watch is not None:
             _watch(invocation, lake, names, watch)
-            return
+            return 0
         found = lake.status(names)
     emit(invocation, _document(found), partial(_draw, found=found))
+    return _late_code(found) if fail_late else 0
+
+
+def _late_code(found: list[TableStatus]) -> int:
+    """Return 1 when any table is not known to be on time, else 0.
+
+    Raises:
+        ConfigurationError: no table has an objective that it could miss.
+    """
+    from lakeward import ConfigurationError
+
+    judged = [entry.freshness for entry in found if entry.freshness is not None]
+    if not judged:
+        msg = "--fail-late: none of these tables is active and has a freshness objective"
+        raise ConfigurationError(msg, hint="defaults: {freshness: 5m}, or lakeward tables set TABLE --set freshness=5m")
+    return 0 if all(freshness.is_on_time for freshness in judged) else 1
 
 
 def _watch(invocation: Invocation, lake: Lakeward, names: tuple[str, ...], seconds: float) -> None:
@@ -100,9 +124,10 @@ def _drawing(found: list[TableStatus]) -> RenderableType:
 
 
 def _table(found: list[TableStatus]) -> RenderableType:
+    has_objectives = any(entry.freshness is not None for entry in found)
     drawn = table(
-        "table", "state", "> rows", "> generation", "> op", "> waiting", "lag", "> set aside", "last run", "> took",
-        "> rows/s", "debt", "verified", "held by",
+        "table", "state", "> rows", "> generation", "> op", "> waiting", "lag", *["freshness"] * has_objectives,
+        "> set aside", "last run", "> took", "> rows/s", "debt", "verified", "held by",
     )  # fmt: skip
     for entry in found:
         waiting = f"{entry.files_pending:,} ({size(entry.bytes_pending)})" if entry.files_pending else "0"
@@ -112,7 +137,8 @@ def _table(found: list[TableStatus]) -> RenderableType:
             [
                 entry.table, styled(entry.state, _STYLES.get(entry.state, "dim")), entry.rows, entry.generation,
                 entry.op, waiting,
-                _age(entry.oldest_pending_seconds), entry.quarantined, _to_the_second(entry.last_run),
+                _age(entry.oldest_pending_seconds), *[_freshness(entry)] * has_objectives, entry.quarantined,
+                _to_the_second(entry.last_run),
                 _age(entry.last_seconds), speed, _debt(entry.debt), _verified(entry), entry.locked_by,
             ],
         )  # fmt: skip
@@ -128,7 +154,15 @@ def _totals(found: list[TableStatus]) -> str:
     waiting = f"{count(totals.files_pending, 'file')} waiting"
     if totals.oldest_pending_seconds is not None:
         waiting += f" ({size(totals.bytes_pending)}, the oldest for {age(totals.oldest_pending_seconds)})"
-    return ", ".join([*parts, waiting, f"{totals.quarantined:,} set aside"])
+    judged = [f"{number:,} {verdict}" for verdict, number in sorted(totals.freshness.items()) if verdict != "on time"]
+    return ", ".join([*parts, waiting, f"{totals.quarantined:,} set aside", *judged])
+
+
+def _freshness(entry: TableStatus) -> Any:
+    """Return the verdict on a table with an objective."""
+    if entry.freshness is None:
+        return None
+    return styled(entry.freshness.verdict, _FRESHNESS_STYLES[entry.freshness.verdict])
 
 
 def _debt(debt: Debt | None) -> str | None:
@@ -156,6 +190,9 @@ def _remarks(entry: TableStatus) -> list[str]:
     remarks = []
     if entry.error:
         remarks.append(f"failed: {entry.error}" + (f" (try: {entry.hint})" if entry.hint else ""))
+    if entry.freshness is not None and not entry.freshness.is_on_time:
+        label = "late" if entry.freshness.verdict == "late" else "freshness unknown"
+        remarks.append(f"{label}: {entry.freshness.reason}")
     if entry.unknown_files:
         more = entry.unknown_count - len(entry.unknown_files)
         names = ", ".join(entry.unknown_files) + (f" and {more:,} more" if more else "")

@@ -127,6 +127,9 @@ class TableDefaults(Settings):
     max_expansion: float = Field(
         200, ge=1, description="a file that unpacks to over 64 MiB and over so many times its size stops the table"
     )
+    freshness: OptionalSpan = Field(
+        None, gt=0, description="how old a change may be that the mirror lacks, before the table counts as late: 5m"
+    )
     priority: int = Field(0, description="tables with a higher number run first")
     time_limit: float | None = Field(
         None, gt=0, description="seconds after which a run begins no further op of the table; an op may take as long"

@@ -1,7 +1,7 @@
 """Figures for Prometheus: an endpoint while ``watch`` runs, a text file after each run otherwise.
 
 The only label is the table. Counters continue from the values in the text file, so that runs of separate processes add
-up; all other figures are those of the last run, except that lag grows between runs.
+up; all other figures are those of the last run, except that lag grows between runs and tables become late.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from lakeward.errors import LakewardError
     from lakeward.iceberg.rewrite import Debt
     from lakeward.mirror.op.report import RunReport, TableReport
+    from lakeward.runner.freshness import Freshness
     from lakeward.runner.status import TableStatus
 
 _TABLE = "table"
 _LAG = "lakeward_lag_seconds"
+_LATE = "lakeward_late"
 _SUCCESS = "lakeward_last_success_timestamp_seconds"
 
 
@@ -49,6 +52,9 @@ class Family:
 
 FAMILIES = (
     Family(_LAG, "age of the oldest file that waits, 0 when none does"),
+    Family(_LATE, "1 when the table is late by its freshness objective, 0 when on time; absent when unknown"),
+    Family("lakeward_freshness_objective_seconds", "the table's freshness objective"),
+    Family("lakeward_newest_change_timestamp_seconds", "time of the newest applied change, with a freshness objective"),
     Family("lakeward_pending_files", "files that wait"),
     Family("lakeward_pending_bytes", "their bytes"),
     Family("lakeward_rows", "rows of the mirror"),
@@ -89,17 +95,19 @@ class Metrics(SilentObserver):
         self._writing = threading.Lock()
         self._values: dict[tuple[str, str], float] = {}
         self._oldest: dict[str, float | None] = {}
+        # By table: its freshness, and when that was judged.
+        self._freshness: dict[str, tuple[Freshness, float]] = {}
         self._server: Callable[[], None] | None = None
         if file is not None:
             self._carry_on(file)
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all figures to Prometheus' library, lag as it is now."""
+        """Yield all figures to Prometheus' library, lag and lateness as they are now."""
         now = time.time()
         with self._lock:
             lags = {(_LAG, table): max(0.0, now - oldest) if oldest else 0.0 for table, oldest in self._oldest.items()}
-            values = {**self._values, **lags}
+            values = {**self._values, **lags, **self._late(now)}
         for family in FAMILIES:
             labels = (_TABLE,) if family.per_table else ()
             make = CounterMetricFamily if family.is_counter else GaugeMetricFamily
@@ -142,6 +150,7 @@ class Metrics(SilentObserver):
             for status in statuses:
                 age = status.oldest_pending_seconds
                 self._oldest[status.table] = now - age if age is not None else None
+                self._set_freshness(status.table, status.freshness, now)
                 self._set("pending_files", status.table, status.files_pending)
                 self._set("pending_bytes", status.table, status.bytes_pending)
                 self._set("quarantined_rows", status.table, status.quarantined)
@@ -197,6 +206,27 @@ class Metrics(SilentObserver):
             self._set("failed", name, float(is_failed))
             if not is_failed:
                 self._values[_SUCCESS, name] = now
+
+    def _late(self, now: float) -> dict[tuple[str, str], float]:
+        """Return 1 or 0 for every table that is late or on time: a file that waits makes a table late in time."""
+        found = {}
+        for table, (freshness, judged) in self._freshness.items():
+            is_late = freshness.is_late_after(now - judged)
+            if is_late or freshness.is_on_time:
+                found[_LATE, table] = float(is_late)
+        return found
+
+    def _set_freshness(self, table: str, freshness: Freshness | None, now: float) -> None:
+        for name in ("freshness_objective_seconds", "newest_change_timestamp_seconds"):
+            self._values.pop((f"lakeward_{name}", table), None)
+        if freshness is None:
+            self._freshness.pop(table, None)
+            return
+        self._freshness[table] = freshness, now
+        self._set("freshness_objective_seconds", table, freshness.objective_seconds)
+        if freshness.newest_change is not None:
+            newest = datetime.fromisoformat(freshness.newest_change)
+            self._set("newest_change_timestamp_seconds", table, newest.timestamp())
 
     def _set_debt(self, table: str, debt: Debt) -> None:
         self._set("debt_deleted_share", table, debt.deleted_share)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from lakeward.documents import Document
 from lakeward.iceberg.rewrite import Debt, debt_of
 from lakeward.mirror.maintenance import maintained_at
-from lakeward.mirror.op.choose import Scan, pending_files
+from lakeward.mirror.op.choose import Earliest, Scan, pending_files
 from lakeward.mirror.op.effect import bases_of
 from lakeward.mirror.op.erased import unfinished_erasure
 from lakeward.mirror.op.ledger import progress_of
 from lakeward.mirror.op.loads import undecided_loads
 from lakeward.mirror.op.report import Outcome
 from lakeward.mirror.run import unfinished_op
+from lakeward.runner.freshness import Applied, Freshness, judge_freshness, unknown_freshness
 from lakeward.session.sessions import table_session
 from lakeward.spark.errors import as_lakeward_error
 from lakeward.views.verification.verify import last_verified
@@ -73,6 +74,7 @@ class TableStatus(Document):
     unfinished_erasure: int | None = None
     warnings: tuple[str, ...] = ()
     next_command: str | None = None
+    freshness: Freshness | None = None
 
     @property
     def waits_for_decision(self) -> bool:
@@ -83,7 +85,10 @@ class TableStatus(Document):
 
 @dataclass(frozen=True)
 class StatusTotals(Document):
-    """All tables together; ``states`` counts them by state, the age is that of the oldest file that waits."""
+    """All tables together; the age is that of the oldest file that waits.
+
+    ``states`` counts the tables by state, ``freshness`` those with an objective by verdict.
+    """
 
     tables: int = 0
     states: dict[str, int] = field(default_factory=dict)
@@ -92,13 +97,19 @@ class StatusTotals(Document):
     bytes_pending: int = 0
     oldest_pending_seconds: float | None = None
     quarantined: int = 0
+    freshness: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Pending:
     files: int
     size: int
-    oldest_seconds: float | None
+    earliest: Earliest
+
+    @property
+    def oldest_seconds(self) -> float | None:
+        modified = self.earliest.mtime_us
+        return max(0.0, time.time() - modified / 1e6) if modified is not None else None
 
 
 def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
@@ -112,6 +123,7 @@ def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
         bytes_pending=sum(status.bytes_pending for status in statuses),
         oldest_pending_seconds=max(ages, default=None),
         quarantined=sum(status.quarantined for status in statuses),
+        freshness=dict(Counter(status.freshness.verdict.value for status in statuses if status.freshness)),
     )
 
 
@@ -142,6 +154,7 @@ def _status(context: TableContext, known: KnownTable, holder: str | None) -> Tab
     except Exception as error:
         stopped = as_lakeward_error(error, str(known.table))
         command = f"lakeward plan {known.table}"
+        objective = _objective(known)
         return TableStatus(
             str(known.table),
             "failed",
@@ -149,6 +162,7 @@ def _status(context: TableContext, known: KnownTable, holder: str | None) -> Tab
             hint=stopped.hint,
             locked_by=holder,
             next_command=command,
+            freshness=unknown_freshness(objective, "its status cannot be read") if objective is not None else None,
         )
 
 
@@ -156,11 +170,11 @@ def _read_status(context: TableContext, known: KnownTable, holder: str | None) -
     changelog, mirror = context.changelog.find_metadata(), context.mirror.find_metadata()
     bases = bases_of(changelog, mirror)
     progress = progress_of(context, bases)
-    scan = Scan()
+    scan = Scan(logged_op=unfinished_op(context, bases) if bases.changelog else None)
     pending = _pending(context, progress, scan)
-    interrupted = unfinished_op(context, bases) is not None if bases.changelog else False
     erasing = unfinished_erasure(changelog)
-    state = _state(known, interrupted=interrupted, pending=pending.files)
+    state = _state(known, interrupted=scan.logged_op is not None, pending=pending.files)
+    undecided = undecided_loads(context, progress.generation)
     return TableStatus(
         table=str(context.table),
         state=state,
@@ -181,8 +195,9 @@ def _read_status(context: TableContext, known: KnownTable, holder: str | None) -
         maintained=maintained_at(mirror) if mirror else None,
         verified=last_verified(mirror, progress) if mirror else None,
         unfinished_erasure=erasing.op if erasing else None,
-        warnings=(warning,) if (warning := undecided_loads(context, progress.generation)) else (),
+        warnings=(undecided,) if undecided else (),
         next_command=_next_command(known, state, bases.bad_rows, is_erasing=erasing is not None),
+        freshness=_freshness(known, progress, pending, scan, undecided),
         **_last_run(context.state.runs(context.table, limit=1)),
     )
 
@@ -203,12 +218,48 @@ def _last_run(runs: Sequence[TableRun]) -> dict[str, Any]:
 
 
 def _pending(context: TableContext, progress: Progress, scan: Scan) -> _Pending:
-    count, size, oldest = 0, 0, None
+    count, size, earliest = 0, 0, Earliest()
     for file in pending_files(context, progress, scan):
         count += 1
         size += file.identity.size
-        oldest = min(oldest or file.identity.mtime_us, file.identity.mtime_us)
-    return _Pending(count, size, max(0.0, time.time() - oldest / 1e6) if oldest else None)
+        earliest.add(file)
+    return _Pending(count, size, earliest)
+
+
+def _objective(known: KnownTable) -> float | None:
+    """Return the freshness objective of a table, None without one; an inactive table has none to meet."""
+    return known.settings.freshness if known.active else None
+
+
+def _freshness(
+    known: KnownTable, progress: Progress, pending: _Pending, scan: Scan, undecided: str | None
+) -> Freshness | None:
+    """Return whether the table meets its objective; the files of an op that is not applied yet wait, too."""
+    objective = _objective(known)
+    if objective is None:
+        return None
+    waiting = [time for time in (pending.earliest.micros, scan.logged.micros) if time is not None]
+    is_applied = scan.logged_op is None
+    applied = Applied(
+        newest_commit=progress.newest_commit if is_applied else None,
+        newest_name=progress.last_place.file_time if progress.last_place and is_applied else "",
+        waiting_since=min(waiting, default=None),
+        obstacle=_obstacle(known, progress, scan, undecided),
+    )
+    return judge_freshness(objective, applied, now=time.time_ns() // 1000)
+
+
+def _obstacle(known: KnownTable, progress: Progress, scan: Scan, undecided: str | None) -> str | None:
+    """Return why a mirror may lack more than the files that wait; None if nothing shows that."""
+    if progress.generation is None:
+        return "nothing was loaded yet"
+    if known.error:
+        return "its last run failed"
+    if undecided:
+        return "load files wait for a decision"
+    if scan.logged_op is not None and scan.logged.micros is None:
+        return f"op {scan.logged_op} is logged and not applied, and none of its files is in landing"
+    return None
 
 
 def _state(known: KnownTable, *, interrupted: bool, pending: int) -> str:

@@ -17,6 +17,7 @@ from lakeward.mirror.op.check import RowChanges
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.mirror.quarantine import BadRow, QuarantineReport
 from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
+from lakeward.runner.freshness import Freshness
 from lakeward.runner.history import RunSummary
 from lakeward.runner.status import StatusTotals, TableStatus
 from lakeward.runner.validation import Finding
@@ -65,8 +66,8 @@ def test_every_setting_has_a_description():
 @pytest.mark.parametrize(
     "value_type",
     [
-        OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Debt, RunSummary, Check, TableCheck, Finding,
-        ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
+        OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Freshness, Debt, RunSummary, Check, TableCheck,
+        Finding, ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
         TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
         ErasedPlace, LandingTrace, ColumnsRepair,
         UndoPlan, ConcernedOp, RowChanges, Marked,

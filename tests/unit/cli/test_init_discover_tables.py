@@ -75,7 +75,7 @@ def test_tables_set_changes_and_activates(project, call, call_json):
     result = call(
         "tables", "set", "sales.customer", "--primary-key", "id,region", "--primary-key", "part",
         "--partition-by", "dept,bucket(16, id)", "--set", "on_bad_row=quarantine", "--set", "csv.header=true",
-        "--set", "csv.null=", "--set", "schema=id int, name string", "--activate", "--force",
+        "--set", "csv.null=", "--set", "freshness=5m", "--set", "schema=id int, name string", "--activate", "--force",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     shown = call_json("tables", "show", "sales.customer")
@@ -86,6 +86,7 @@ def test_tables_set_changes_and_activates(project, call, call_json):
     assert shown["settings"]["schema"] == "id int, name string"
     assert shown["settings"]["csv"]["header"] is True
     assert shown["settings"]["csv"]["null"] == ""
+    assert shown["settings"]["freshness"] in ("5m", 300)
 
 
 def test_a_nested_setting_keeps_its_neighbours_and_unset_drops_it(project, call, call_json):

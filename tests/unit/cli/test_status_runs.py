@@ -14,6 +14,7 @@ from lakeward.cli.main import cli
 from lakeward.cli.options import with_number
 from lakeward.iceberg.rewrite import Debt
 from lakeward.lake import Lakeward
+from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.metrics import Metrics
 from lakeward.runner.status import TableStatus
 
@@ -49,8 +50,51 @@ def test_status_as_json_has_totals(project, call_json, answers):
     assert document["tables"][0]["unknown_count"] == 21
     assert document["totals"] == {
         "tables": 2, "states": {"failed": 1, "pending": 1}, "rows": 1240, "files_pending": 3, "bytes_pending": 3 << 20,
-        "oldest_pending_seconds": 9000.0, "quarantined": 5,
+        "oldest_pending_seconds": 9000.0, "quarantined": 5, "freshness": {},
     }  # fmt: skip
+
+
+def fresh(verdict: FreshnessVerdict) -> TableStatus:
+    return TableStatus(f"sales.{verdict.name.lower()}", "pending", freshness=Freshness(verdict, 300.0, "because"))
+
+
+ON_TIME, LATE, UNKNOWN = (fresh(verdict) for verdict in FreshnessVerdict)
+
+
+def test_late_tables_are_shown_with_the_reason(project, call, answers):
+    answers("status", [ON_TIME, LATE, UNKNOWN, CURRENT])
+    result = call("status")
+    assert result.exit_code == 0, "to be late is a finding only on request"
+    for words in (
+        "freshness", "on time", "0 set aside, 1 late, 1 unknown", "sales.late: late: because",
+        "sales.unknown: freshness unknown: because",
+    ):  # fmt: skip
+        assert words in result.stdout
+    assert "sales.on_time: " not in result.stdout
+    answers("status", [CURRENT])
+    assert "freshness" not in call("status").stdout
+
+
+@pytest.mark.parametrize(
+    ("found", "code"), [([ON_TIME, CURRENT], 0), ([ON_TIME, LATE], 1), ([UNKNOWN], 1), ([CURRENT], 2), ([], 2)]
+)
+def test_fail_late_exits_with_1_unless_all_tables_with_an_objective_are_on_time(project, call, answers, found, code):
+    answers("status", found)
+    assert call("status", "--fail-late").exit_code == code
+
+
+def test_fail_late_as_json_has_the_same_exit_code_and_the_whole_document(project, call, answers):
+    answers("status", [LATE, CURRENT])
+    result = call("status", "--fail-late", "--output", "json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["totals"]["freshness"]) == (1, {"late": 1})
+    assert [entry["freshness"] and entry["freshness"]["verdict"] for entry in document["tables"]] == ["late", None]
+
+
+def test_fail_late_needs_an_objective_and_an_end(project, call, answers):
+    answers("status", [CURRENT])
+    assert "lakeward tables set TABLE --set freshness=5m" in call("status", "--fail-late").stderr
+    assert call("status", "--fail-late", "--watch").exit_code == 2
 
 
 class _Enough:

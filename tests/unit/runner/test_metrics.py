@@ -13,12 +13,22 @@ from tests.unit.runner.reports import DONE, FAILED, LOCKED, RUN
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.iceberg.rewrite import Debt
 from lakeward.mirror.op.report import RunReport
+from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.metrics import FAMILIES, Metrics
 from lakeward.runner.status import TableStatus
 
+WAITS = Freshness(
+    FreshnessVerdict.ON_TIME,
+    90.0,
+    "because",
+    "1970-01-01T00:16:40+00:00",
+    "commit",
+    age_seconds=9.0,
+    waiting_seconds=60,
+)
 STATUS = TableStatus(
     "sales.product", "pending", rows=103, files_pending=4, bytes_pending=400, oldest_pending_seconds=60.0,
-    quarantined=3, debt=Debt(5, 2, 10, 0.1, 1000, 7), changelog_debt=Debt(9),
+    quarantined=3, debt=Debt(5, 2, 10, 0.1, 1000, 7), changelog_debt=Debt(9), freshness=WAITS,
 )  # fmt: skip
 
 
@@ -44,7 +54,8 @@ def test_a_run_and_a_status_become_metrics(tmp_path):
         "pending_files": 4, "pending_bytes": 400, "rows": 103, "quarantined_rows": 3, "failed": 0,
         "debt_deleted_share": 0.1, "debt_data_files": 5, "debt_delete_files": 2, "debt_file_bytes": 1000,
         "debt_snapshots": 7, "debt_changelog_files": 9, "ops_total": 1, "op_seconds_total": 3, "retries_total": 1,
-        "rows_applied_total": 1497, "rows_quarantined_total": 3, "failures_total": 0,
+        "rows_applied_total": 1497, "rows_quarantined_total": 3, "failures_total": 0, "late": 0,
+        "freshness_objective_seconds": 90, "newest_change_timestamp_seconds": 1000,
     }  # fmt: skip
     assert {name: found[f"lakeward_{name}", "sales.product"] for name in expected} == expected
     assert found["lakeward_failures_total", "sales.customer"] == found["lakeward_failed", "sales.customer"] == 1
@@ -92,6 +103,40 @@ def test_lag_grows_between_runs_and_ends_when_no_file_waits(tmp_path, monkeypatc
     metrics.observe_status([replace(STATUS, files_pending=0, oldest_pending_seconds=None)])
     metrics.write(tmp_path / "one.prom")
     assert written(tmp_path / "one.prom")["lakeward_lag_seconds", "sales.product"] == 0
+
+
+def test_a_table_becomes_late_between_runs_while_a_file_waits(tmp_path, monkeypatch):
+    metrics, file, late = Metrics(), tmp_path / "one.prom", ("lakeward_late", "sales.product")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    metrics.observe_status([STATUS])
+    for seconds, expected in ((30, 0), (31, 1)):
+        monkeypatch.setattr(time, "time", lambda seconds=seconds: now + seconds)
+        metrics.write(file)
+        assert written(file)[late] == expected
+    metrics.observe_status([replace(STATUS, freshness=replace(WAITS, waiting_seconds=None))])
+    monkeypatch.setattr(time, "time", lambda: now + 1000)
+    metrics.write(file)
+    assert written(file)[late] == 0, "nothing waits"
+
+
+def test_lateness_that_is_unknown_has_no_figure_and_without_an_objective_there_are_none(tmp_path):
+    metrics, file, late = Metrics(), tmp_path / "one.prom", ("lakeward_late", "sales.product")
+    metrics.observe_status([replace(STATUS, freshness=replace(WAITS, verdict=FreshnessVerdict.LATE))])
+    metrics.write(file)
+    assert written(file)[late] == 1
+    unknown = Freshness(FreshnessVerdict.UNKNOWN, 90.0, "because")
+    metrics.observe_status([replace(STATUS, freshness=unknown)])
+    metrics.write(file)
+    found = written(file)
+    assert late not in found and ("lakeward_newest_change_timestamp_seconds", "sales.product") not in found
+    assert found["lakeward_freshness_objective_seconds", "sales.product"] == 90
+    metrics.observe_status([replace(STATUS, freshness=replace(unknown, waiting_seconds=91.0))])
+    metrics.write(file)
+    assert written(file)[late] == 1, "a file has waited too long since"
+    metrics.observe_status([replace(STATUS, freshness=None)])
+    metrics.write(file)
+    assert not {name for name, _ in written(file)} & {"lakeward_late", "lakeward_freshness_objective_seconds"}
 
 
 def test_the_file_is_written_even_if_tables_cannot_be_read(tmp_path):

@@ -30,8 +30,9 @@ def test_every_metric_is_in_the_table():
 
 
 def test_examples_of_settings_are_valid(tmp_path):
-    metrics, notify = (yaml.safe_load(block) for block in blocks("yaml") if not block.startswith("groups"))
-    config = parse_config({**metrics, **notify}, base=tmp_path)
+    freshness, metrics, notify = (yaml.safe_load(block) for block in blocks("yaml") if not block.startswith("groups"))
+    config = parse_config({**freshness, **metrics, **notify}, base=tmp_path)
+    assert config.defaults.freshness == 900
     assert (config.metrics.port, config.notify and config.notify.on) == (9464, ("failure", "recovery"))
     assert config.history_days == 90
 
@@ -40,7 +41,7 @@ def test_alerts_are_rules_over_metrics_that_exist():
     [rules] = [yaml.safe_load(block) for block in blocks("yaml") if block.startswith("groups")]
     names = {family.name for family in FAMILIES}
     found = [rule for group in rules["groups"] for rule in group["rules"]]
-    assert len(found) == 5
+    assert len(found) == 7
     for rule in found:
         assert {"alert", "expr", "labels", "annotations"} <= set(rule)
         used = set(re.findall(r"lakeward_\w+", rule["expr"]))

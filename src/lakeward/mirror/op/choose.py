@@ -20,7 +20,7 @@ from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.mirror.op.ledger import change_files
 from lakeward.mirror.op.loads import SeenFile, decide_loads, file_note
-from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, time_digits
+from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, digits_micros, time_digits
 from lakeward.text import count
 
 if TYPE_CHECKING:
@@ -35,6 +35,27 @@ _SHOWN = 5
 
 
 @dataclass
+class Earliest:
+    """The earliest time known of some landing files: of their modification, or in their names."""
+
+    mtime_us: int | None = None
+    name: str | None = None
+
+    def add(self, file: LandingFile) -> None:
+        """Include a file."""
+        modified = file.identity.mtime_us
+        self.mtime_us = modified if self.mtime_us is None else min(self.mtime_us, modified)
+        if file.time:
+            self.name = min(self.name or file.time, file.time)
+
+    @property
+    def micros(self) -> int | None:
+        """The time in microseconds since 1970; None without files."""
+        named = digits_micros(self.name) if self.name is not None else None
+        return min((time for time in (self.mtime_us, named) if time is not None), default=None)
+
+
+@dataclass
 class Scan:
     """The findings of one listing of the landing folder.
 
@@ -42,9 +63,12 @@ class Scan:
     counts the current generation's files that are still in landing, ``known_changes`` the change files among them, and
     ``counted_changes`` those named at or after ``count_from``. ``undecided`` are change files that may precede the
     current load or follow it. ``came_back`` are files of older generations that reappeared after the table was emptied.
+    ``logged`` are the files of op ``logged_op``, if that is given.
     """
 
     count_from: str = ""
+    logged_op: int | None = None
+    logged: Earliest = field(default_factory=Earliest)
     loads: list[SeenFile] = field(default_factory=list)
     retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -174,6 +198,8 @@ def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> It
         for file in page:
             entry = known.get(file.path)
             if entry is not None:
+                if entry.op == scan.logged_op:
+                    scan.logged.add(file)
                 _count_known(file, entry, progress, scan)
                 if entry.disposition is Disposition.FENCED:
                     continue

@@ -7,7 +7,6 @@ previous generation too, as they do for a snapshot of that time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from lakeward.mirror.op.checkpoints import load_at
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.fold import FoldInput, with_linked_keys, with_moves_finished
 from lakeward.mirror.op.ledger import applied_progress
-from lakeward.model import micros_of
+from lakeward.model import digits_micros
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import as_base, having_keys, is_standing
 from lakeward.transforms.moves import is_arrival
@@ -67,13 +66,8 @@ def spans_of(generations: Sequence[Generation], cdc_start: str | None, timezone:
         start = max(generation.began, floor)
         end = min((following.began for following in generations[number + 1 :]), default=None)
         if not generation.unseen and (end is None or start < end):
-            found.append(Span(generation, _micros(start) if start else None, _micros(end) if end else None))
+            found.append(Span(generation, digits_micros(start) if start else None, digits_micros(end) if end else None))
     return found
-
-
-def _micros(digits: str) -> int:
-    moment = datetime.strptime(digits.ljust(20, "0")[:20], "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
-    return micros_of(moment)
 
 
 @dataclass(frozen=True)
