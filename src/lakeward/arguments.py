@@ -127,10 +127,12 @@ def takes(**kinds: Kind) -> Callable[[Callable[Given, Result]], Callable[Given, 
 
 
 def check_fields(record: Any, **kinds: Kind) -> None:
-    """Check the fields of a dataclass, at the end of its initialisation.
+    """Check the fields of a dataclass, at the end of its initialisation; an iterator is replaced by its list.
 
     Raises:
         ConfigurationError: a field is not of its kind.
     """
     for name, kind in kinds.items():
-        checked(type(record).__name__, name, getattr(record, name), kind)
+        value = checked(type(record).__name__, name, getattr(record, name), kind)
+        # The record may be frozen.
+        object.__setattr__(record, name, value)

@@ -82,6 +82,13 @@ def test_correct_arguments_are_accepted() -> None:
     assert checked("f", "names", (found for found in "ab"), TEXTS) == ["a", "b"], "what can be read once is read once"
 
 
+def test_options_of_a_run_keep_what_can_be_read_only_once() -> None:
+    options = RunOptions(files=(name for name in ("a", "b")), keep_parts=["c"])  # type: ignore[arg-type]
+    assert (options.files, options.keep_parts) == ({"a", "b"}, {"c"})
+    columns: Any = (name for name in ("a", "b"))
+    assert DiffOptions(ignore_columns=columns) == DiffOptions(ignore_columns=["a", "b"])
+
+
 def test_a_text_for_a_list_of_texts_is_not_split_into_letters(tmp_path: Path) -> None:
     (tmp_path / "lakeward.yaml").write_text("landing: landing\n")
     (tmp_path / "landing").mkdir()

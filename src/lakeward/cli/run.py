@@ -102,10 +102,6 @@ def with_limits(options: RunOptions, choices: Mapping[str, Any]) -> RunOptions:
     return replace(options, **{name: choices[name] for name in ("max_files", "max_bytes", "time_limit")})
 
 
-_TIME_DIGITS = 20
-_NAME_TIME = re.compile(r"^(\d{8})-?(\d{6,12})$")
-
-
 def run_options(function: Any) -> Any:
     """Add the options that choose files and decide what a run may do."""
     for option in reversed(
@@ -119,7 +115,7 @@ def run_options(function: Any) -> Any:
                 "--allow-deletes", is_flag=True, help="Accept a batch that deletes more than max_delete_share."
             ),
             click.option(
-                "--cut", metavar="TIME", callback=_cut,
+                "--cut", metavar="TIME",
                 help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "
                 "it has an offset) or as in file names, 20240405-003052555.",
             ),
@@ -170,21 +166,6 @@ def read_options(
         accept_changed=parts["accept_changed"],
     )
     return tables, options
-
-
-def _cut(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Return a time in UTC as 20 digits, as in the names of change files."""
-    if value is None:
-        return None
-    if match := _NAME_TIME.match(value):
-        return (match[1] + match[2]).ljust(_TIME_DIGITS, "0")
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        msg = f"{value!r} is not a time; expected 2024-04-05T00:30:52 or 20240405-003052555"
-        raise click.BadParameter(msg) from None
-    in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return f"{in_utc:%Y%m%d%H%M%S%f}"
 
 
 _FILES_SHOWN = 5

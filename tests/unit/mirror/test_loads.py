@@ -206,6 +206,39 @@ def test_a_reload_without_times_stops_and_prints_the_command(table):
     assert table.run(cut="20240106" + "0" * 12) == "idle" and table.rows == {1: "new"}
 
 
+CUTS = ["2024-01-02T00:00:00", "2024-01-02", "20240102", "2024-01-02 00:00", "20240102-000000", "20240102000000"]
+CUTS += ["20240102-000000000000", "2024-01-02T00:00:00Z", "2024-01-02T02:00:00+02:00", "2024-01-01T23:00:00.000-01:00"]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_every_form_of_a_cut_decides_alike(table, cut):
+    loaded(table)
+    table.land("LOAD00000001.csv", "1,new", "2,new", at=START + 5 * DAY)
+    assert table.run(cut=cut) == "idle" and table.rows == {1: "A", 4: "d"}
+    assert table.progress.generation.cut == "20240102" + "0" * 12
+
+
+@pytest.mark.parametrize("cut", ["2024-01-03T00:00:00", "2024-01-03", "20240103-000000"])
+def test_change_files_before_a_cut_are_in_the_reload(table, cut):
+    loaded(table)
+    table.land("LOAD00000001.csv", "1,new", "2,new", at=START + 5 * DAY)
+    assert table.run(cut=cut) == "idle" and table.rows == {1: "new", 2: "new"}
+
+
+NO_CUTS = ["", " ", "nonsense", "2024", "202401", "2024-01", "2024-13-01", "20241301-000000", "20240102-250000"]
+NO_CUTS += ["2024010212345", "2024-01-02x12:00", "20240102-0030", "2024-01-02T", "20240102-000000\n", "٢٠٢٤٠١٠٢"]
+NO_CUTS += ["0001-01-01T00:00:00+02:00", "0" * 20, "20240102-0000000000000"]
+
+
+@pytest.mark.parametrize("cut", NO_CUTS)
+def test_a_cut_that_is_not_a_time_is_refused_and_the_forms_are_named(table, cut):
+    loaded(table)
+    table.land("LOAD00000001.csv", "1,new", at=START + 5 * DAY)
+    text = table.stops(cut=cut)
+    assert f"{cut!r} is not a time" in text and "2024-04-05T00:30:52" in text and "20240405-003052555" in text
+    assert table.rows == {1: "A", 3: "c", 4: "d"}
+
+
 def test_trusted_times_decide_where_rows_have_none(tmp_path, monkeypatch):
     table = loaded(PlainTable(tmp_path, monkeypatch, landing_times="trusted"))
     table.land("20240110-000000000.csv", "U,1,after", at=START + 9 * DAY)

@@ -25,6 +25,9 @@ _FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
 # A counter starts with a decimal digit: DMS pads with zeros, and LOADED.csv is not a load part.
 _LOAD = re.compile(r"^(?P<segment>.+_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
 _CHANGES = re.compile(r"^(?P<date>\d{8})-(?P<time>\d{6,12})" + _FORMAT, re.ASCII)
+# Both forms that a user may write; datetime.fromisoformat alone takes any separator, also a digit.
+_NAME_TIME = re.compile(r"(?P<date>\d{8})-?(?P<time>\d{6,12})", re.ASCII)
+_ISO_TIME = re.compile(r"\d{4}-?\d{2}-?\d{2}(?:[T ].+)?", re.ASCII)
 _TRANSACTIONS = re.compile(r"^CDC_TXN-(?P<date>\d{8})(?P<time>\d{6,12})\.csv(?:\.gz)?\Z", re.ASCII)
 
 _YEAR, _MONTH, _DAY, _HOUR = r"\d{4}", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
@@ -117,6 +120,29 @@ def _timed(file_class: FileClass, file_format: str, match: re.Match[str], timezo
         naive = in_utc.replace(tzinfo=None)
     digits = f"{naive.year:04}{naive:%m%d%H%M%S}{fraction}".ljust(TIME_DIGITS, "0")
     return NameMatch(file_class, file_format, digits, ambiguous)
+
+
+def parse_time(text: str) -> str:
+    """Return a time as 20 digits in UTC, the form that is compared with the times of change files.
+
+    Raises:
+        ConfigurationError: it is neither a time in ISO 8601 nor one as in the names of change files.
+    """
+    try:
+        if match := _NAME_TIME.fullmatch(text):
+            datetime.strptime(match["date"] + match["time"][:6], "%Y%m%d%H%M%S")  # noqa: DTZ007 - only checked
+            return (match["date"] + match["time"]).ljust(TIME_DIGITS, "0")
+        if _ISO_TIME.fullmatch(text):
+            found = datetime.fromisoformat(text)
+            in_utc = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+            return f"{in_utc.year:04}{in_utc:%m%d%H%M%S%f}"
+    except (ValueError, OverflowError):
+        pass
+    msg = (
+        f"{text!r} is not a time; expected 2024-04-05T00:30:52 (UTC unless it has an offset), "
+        "a day such as 2024-04-05, or a time as in file names, 20240405-003052555"
+    )
+    raise ConfigurationError(msg)
 
 
 @dataclass(frozen=True)

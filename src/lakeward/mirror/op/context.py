@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, check_fields
-from lakeward.formats.dms.listing import table_folder
+from lakeward.formats.dms.listing import parse_time, table_folder
 from lakeward.spark.workspace import session_settings
 
 if TYPE_CHECKING:
@@ -33,16 +33,20 @@ class Permission(Protocol):
         """Raise ConflictError when the right was lost."""
 
 
+_PATHS = ("files", "keep_parts", "drop_parts", "accept_changed")
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The user's options for one run.
 
     ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
-    a reload. ``same_load``: load parts with a new time and the old content were only copied again; ``reload``: the
-    source was loaded again. ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not.
-    ``accept_changed`` names consumed files whose new content is to be ignored. ``max_files`` and ``max_bytes`` limit
-    what the run reads over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
-    number of further attempts after transient errors.
+    a reload: ``2024-04-05T00:30:52`` (UTC unless it has an offset), a day, or as in file names,
+    ``20240405-003052555``; it is kept as 20 digits in UTC. ``same_load``: load parts with a new time and the old
+    content were only copied again; ``reload``: the source was loaded again. ``keep_parts`` belong to the load that is
+    taken, ``drop_parts`` do not. ``accept_changed`` names consumed files whose new content is to be ignored.
+    ``max_files`` and ``max_bytes`` limit what the run reads over all its tables; ``time_limit`` replaces every table's
+    own, ``attempts`` the configured number of further attempts after transient errors.
     """
 
     allow_deletes: bool = False
@@ -61,9 +65,13 @@ class RunOptions:
     def __post_init__(self) -> None:
         """Refuse values that would fail, or be misunderstood, only once tables are run."""
         check_fields(self, allow_deletes=FLAG, same_load=FLAG, reload=FLAG, cut=OPTIONAL_TEXT)
-        check_fields(self, **dict.fromkeys(("files", "keep_parts", "drop_parts", "accept_changed"), TEXTS))
+        check_fields(self, **dict.fromkeys(_PATHS, TEXTS))
         check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
         check_fields(self, time_limit=OPTIONAL_NUMBER)
+        for name in _PATHS:
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
+        if self.cut is not None:
+            object.__setattr__(self, "cut", parse_time(self.cut))
 
 
 def ignore_step(_step: Step) -> None:
