@@ -26,7 +26,7 @@ _SHOWN_LENGTH = 100
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument may be: its description, its test, and a hint of what was probably meant."""
+    """The type of an argument: its description, its test, and a hint of what was probably meant."""
 
     expected: str
     accepts: Callable[[Any], bool]
@@ -89,10 +89,10 @@ OPTIONAL_TEXT, OPTIONAL_WHOLE, OPTIONAL_NUMBER = TEXT | NONE, WHOLE | NONE, NUMB
 
 
 def checked(function: str, name: str, value: Any, kind: Kind) -> Any:
-    """Return an argument that is of its kind.
+    """Return an argument that has the right type.
 
     Raises:
-        ConfigurationError: it is not of its kind; the message names it.
+        ConfigurationError: it is of the wrong type; the message names it.
     """
     if isinstance(value, Iterator):
         # An iterator can be consumed only once.
@@ -130,7 +130,7 @@ def check_fields(record: Any, **kinds: Kind) -> None:
     """Check the fields of a dataclass, at the end of its initialisation; an iterator is replaced by its list.
 
     Raises:
-        ConfigurationError: a field is not of its kind.
+        ConfigurationError: a field is of the wrong type.
     """
     for name, kind in kinds.items():
         value = checked(type(record).__name__, name, getattr(record, name), kind)

@@ -21,7 +21,7 @@ DEFAULT_MAX_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Removal:
-    """How many of a table's rows would be removed, and the share of them that may be."""
+    """The number of a table's rows that would be removed, and the share that may be removed."""
 
     removed: int
     rows: int

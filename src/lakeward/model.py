@@ -99,7 +99,7 @@ class OpKind(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What was decided on a landing file.
+    """The decision on a landing file.
 
     ``SUPERSEDED`` marks change files of a replaced generation and load files that are not part of the current load.
     A load file that was written again with the same bytes is ``REWRITTEN`` (if it is part of the load) or ``RETURNED``
@@ -122,7 +122,7 @@ class Disposition(StrEnum):
 
 @dataclass(frozen=True)
 class FileIdentity(Record):
-    """What identifies a file's content without reading it; compared before and after the file is read."""
+    """The identity of a file's content, known without reading it; compared before and after the file is read."""
 
     size: int
     mtime_us: int

@@ -189,7 +189,9 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(exports: 
     for open_value in ("p = ?", "p = :x"):
         with pytest.raises(ConfigurationError, match="has an unbound value"):
             exports.export("nested", where=open_value)
-    with pytest.raises(ConfigurationError, match="begin like the time columns of a snapshot: _lw_writetime_v"):
+    with pytest.raises(
+        ConfigurationError, match="whose names begin like the time columns of a snapshot: _lw_writetime_v"
+    ):
         exports.export("timed")
     with pytest.raises(ConfigurationError, match="netsed"):
         exports.export("netsed")

@@ -136,7 +136,7 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     pair.run("UPDATE {} SET total = 8 WHERE customer = 5 AND day = 1")
     with pytest.raises(RefusedInputError, match="which wins") as refused:
         pair.sync()
-    assert refused.value.hint == "--timestamp now   (overwrites newer writes of others, too)"
+    assert refused.value.hint == "--timestamp now   (overwrites newer writes by other clients, too)"
     pair.sync(timestamp="now")
     pair.require_equal()
 

@@ -1,4 +1,4 @@
-"""Change sets on disk: written and read back equal, complete or not there, and applied to what they were made of."""
+"""Change sets on disk: written and read back equal, complete or not there, and applied to what they were made from."""
 
 from __future__ import annotations
 
@@ -254,7 +254,11 @@ def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path
     assert counted(again.frame, base.schema.names) == counted(current, base.schema.names)
     second = apply_change_sets(again, sets[1:], None, None)
     assert (second.to, second.checksum, second.rows) == (None, both.checksum, both.rows)
-    for wrong, told in (([sets[1]], "was made of"), ([sets[1], sets[0]], "was made of"), ([sets[0]] * 2, "result of")):
+    for wrong, told in (
+        ([sets[1]], "was made from"),
+        ([sets[1], sets[0]], "was made from"),
+        ([sets[0]] * 2, "result of"),
+    ):
         with pytest.raises(RefusedInputError, match=told):
             apply_change_sets(side, wrong, STORE, f"{tmp_path}/wrong")
     with pytest.raises(RefusedInputError, match="exists already"):
@@ -325,5 +329,5 @@ def test_the_command_applies_checks_and_refuses(session, spark, tmp_path, monkey
     assert run("--to", "result").exit_code == 2
     assert run("--to", "result", "--check").exit_code == 2
     again = CliRunner().invoke(cli, ["patch", "result", folder, "--to", "twice", "-q"])
-    assert (again.exit_code, "was made of" in again.output) == (2, True)
+    assert (again.exit_code, "was made from" in again.output) == (2, True)
     assert not (tmp_path / "twice").exists()

@@ -123,7 +123,7 @@ class TestBatches:
     def test_a_batch_that_is_never_done_is_retriable(self, store: DynamoStateStore, meddler: Meddler) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("old")])
         meddler.answer("BatchWriteItem", lambda request: (200, {"UnprocessedItems": request["RequestItems"]}), times=99)
-        with pytest.raises(RetriableError, match="1 items of a batch undone 10 times"):
+        with pytest.raises(RetriableError, match="did not process 1 items of a batch in 10 tries"):
             store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("new")])
         assert (store.ledger_position(PRODUCT), store.count_files(PRODUCT)) == (1, 1)
 
@@ -183,7 +183,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("uri", "expected"),
         [
-            ("dynamodb://lakeward?endpoint=http://127.0.0.1:1", "no region is known"),
+            ("dynamodb://lakeward?endpoint=http://127.0.0.1:1", "no region is configured"),
             ("dynamodb://lakeward?region=eu-west-1&endpoint=http://127.0.0.1:1", "Unable to locate credentials"),
         ],
     )

@@ -253,14 +253,14 @@ def patch_snapshot(
         schema: columns of the past as DDL or a file, if it consists of JSON or CSV files.
         format: format of the past's files where their names do not show it.
         incomplete_ok: accept unfinished snapshots and change sets.
-        force: apply the change sets even if they were made of something else.
+        force: apply the change sets even if they were made from something else.
         config: a configuration or its file; files need none.
         spark: a session to use instead of starting one.
         during: called with what takes time, as for :class:`lakeward.Lakeward`.
 
     Raises:
         ConfigurationError: an address or option does not fit.
-        RefusedInputError: a change set was made of something else, or the result is not what the last one leads to.
+        RefusedInputError: a change set was made from something else, or the result is not what the last one leads to.
     """
     from lakeward.diffing.stored.addresses import absolute
     from lakeward.diffing.stored.applying import apply_change_sets

@@ -209,7 +209,7 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: ExportOrigin | None, l
     if timestamp is None:
         msg = f"{found.label} was not made from exports of a table, so the time of its changes is not known"
         raise RefusedInputError(
-            msg, hint="--timestamp now, or microseconds since 1970   (older writes of others are overwritten)"
+            msg, hint="--timestamp now, or microseconds since 1970   (older writes by other clients are overwritten)"
         )
     return Job(own, APPLY, unit_count(_count(found)), timestamp, identity, name, is_repair)
 

@@ -114,7 +114,7 @@ class RateLimits:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a job did, as reported by its tasks; ``rate`` is rows per second since the first report."""
+    """The work of a job, as reported by its tasks; ``rate`` is rows per second since the first report."""
 
     rows: int
     write_units: float
@@ -285,7 +285,7 @@ GREETING_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class BudgetAddress:
-    """Where tasks reach the budget of their job; the token is not shown."""
+    """The address at which tasks reach the budget of their job; the token is not shown."""
 
     host: str
     port: int

@@ -97,7 +97,7 @@ class BudgetServer:
 
     @property
     def address(self) -> BudgetAddress:
-        """Where tasks reach this server."""
+        """The address at which tasks reach this server."""
         assert self._address is not None, "the budget can be reached only inside its with block"
         return self._address
 

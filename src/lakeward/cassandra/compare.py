@@ -171,7 +171,7 @@ _RANGES_PER_TASK = 16
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What to compare: ``table`` is correct, ``copy`` is what a change set would repair.
+    """The tables to compare: ``table`` is correct, ``copy`` is what a change set would repair.
 
     to: folder of exports below which the change set is written; None: none is written.
     rechecks: how often rows that differ are read again, each time after ``pause`` seconds: writes that had not yet
@@ -220,7 +220,7 @@ class ComparisonReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows are missing in the copy, differ, or are only in the copy."""
+        """The number of rows that are missing in the copy, differ, or are only in the copy."""
         found = self.result.summary if self.result is not None else None
         words = {"missing": "inserted", "different": "changed", "surplus": "deleted"}
         return {name: getattr(found, word) if found is not None else 0 for name, word in words.items()}

@@ -141,7 +141,9 @@ def _require_names(read: ReadPlan) -> None:
     """Refuse columns with names that a snapshot uses for times."""
     taken = [column.name for column in read.selected if column.name.startswith(OWN_COLUMNS)]
     if taken:
-        msg = f"{read.schema.name} has columns that begin like the time columns of a snapshot: {', '.join(taken)}"
+        msg = (
+            f"{read.schema.name} has columns whose names begin like the time columns of a snapshot: {', '.join(taken)}"
+        )
         raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
 
 
@@ -285,7 +287,7 @@ class _Job:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks read at one time."""
+        """The number of tasks that read at one time."""
         return self.request.tasks or max(self.spark.sparkContext.defaultParallelism, 1)
 
     def folder_of(self, plan: ExportPlan) -> str:

@@ -109,7 +109,7 @@ class StagedRows:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(sum(group.rows) for group in self.groups)
 
     @property

@@ -49,7 +49,7 @@ def _token_pairs(groups: Iterable[RangeGroup]) -> list[list[list[int]]]:
 
 @dataclass(frozen=True)
 class ExportPlan(Document, write={"started": datetime.isoformat, "groups": _token_pairs}):
-    """What an export reads: ``wanted`` is what must be the same for another process to resume it."""
+    """The input of an export; ``wanted`` is the part that must be the same for another process to resume it."""
 
     id: str
     started: datetime

@@ -205,7 +205,7 @@ def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -
             f"{what} would be written as of {then:%Y-%m-%d %H:%M:%S} UTC; this cluster accepts times from "
             f"{limits.oldest_timestamp} ago to {limits.newest_timestamp} ahead"
         )
-        raise RefusedInputError(msg, hint="--timestamp now   (newer writes of others are then overwritten)")
+        raise RefusedInputError(msg, hint="--timestamp now   (newer writes by other clients are then overwritten)")
 
 
 def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choice: str, *, expires: bool) -> bool:
@@ -246,7 +246,7 @@ def require_later(
     msg = f"{what} would be written as of {times[0]}, but the target was last written as of {times[1]}, which wins"
     if force:
         return [msg]
-    hint = "--timestamp now   (overwrites newer writes of others, too); --force writes it regardless"
+    hint = "--timestamp now   (overwrites newer writes by other clients, too); --force writes it regardless"
     raise RefusedInputError(msg, hint=hint)
 
 

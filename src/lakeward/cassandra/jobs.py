@@ -88,7 +88,7 @@ class AppliedState(
 
 @dataclass(frozen=True)
 class Finished(Record):
-    """When a job was first finished, the timestamp of its cells, and whether the target then had its state."""
+    """The time at which a job first finished, the timestamp of its cells, and whether the target then had its state."""
 
     at: str
     timestamp: int
@@ -132,7 +132,7 @@ _LIST_STEP = 1_000
 
 
 class JobEffect(StrEnum):
-    """What a target holds after a job."""
+    """The state of a target after a job."""
 
     LEADS = "leads"
     KEEPS = "keeps"

@@ -39,7 +39,7 @@ class TaskFolder(Protocol):
 
     @property
     def folder(self) -> str:
-        """Where it is."""
+        """The path of the file."""
 
     def new_file(self, name: str) -> AbstractContextManager[NativeFile]:
         """Return a stream to a new file, which exists once the block has ended without an error."""

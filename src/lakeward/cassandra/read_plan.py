@@ -39,7 +39,7 @@ class TokenRange:
 
     @property
     def width(self) -> int:
-        """How many tokens are in it."""
+        """The number of tokens in the range."""
         return self.end - self.start
 
 
@@ -61,7 +61,7 @@ def partitioner_of(session: Session) -> Partitioner:
     """Return the partitioner of a cluster.
 
     Raises:
-        ConfigurationError: tables of this one cannot be read in ranges.
+        ConfigurationError: its partitioner does not support token ranges.
     """
     metadata = session.cluster.metadata
     return _KNOWN[require_partitioner(str(metadata.partitioner), cluster=str(metadata.cluster_name))]
@@ -183,7 +183,7 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 
 
 class Part(Enum):
-    """What a cell of the result is: the value of a column, its write time or its expiry."""
+    """The kind of a cell of the result: the value of a column, its write time or its expiry."""
 
     VALUE = ""
     WRITETIME = WRITETIME
@@ -304,7 +304,7 @@ def require_condition(where: str | None) -> None:
     found = _MORE_THAN_A_CONDITION.search(_QUOTED.sub("''", where or ""))
     if found:
         msg = f"the condition {where!r} contains {found.group()!r}, which is not part of a condition"
-        raise ConfigurationError(msg, hint="only conditions joined by AND; ALLOW FILTERING is added anyway")
+        raise ConfigurationError(msg, hint="only conditions joined by AND; ALLOW FILTERING is added automatically")
 
 
 def _expression(cell: Cell) -> str:

@@ -53,7 +53,7 @@ class SyncStep:
 
     @property
     def rejected(self) -> int:
-        """How many rows were rejected."""
+        """The number of rejected rows."""
         return int(self.result.get("rejected", 0))
 
 
@@ -67,7 +67,7 @@ class SyncReport(
     keys=("status", "steps", "holds", "rejected", "removed", "left_out"),
     write={"left_out": _reasons},
 ):
-    """What one round did, and which export the target holds after it.
+    """The result of one round, and the export that the target holds after it.
 
     left_out: exports later than what the target held that are not followed, by their folders, and why.
     """
@@ -79,7 +79,7 @@ class SyncReport(
 
     @property
     def rejected(self) -> int:
-        """How many rows were rejected in all steps."""
+        """The number of rejected rows of all steps."""
         return sum(step.rejected for step in self.steps)
 
     @property

@@ -67,7 +67,7 @@ def make_table(session: Any, table: TableName, statements: Sequence[str], *, wha
         otherwise: a further hint where it cannot be created.
 
     Raises:
-        ConfigurationError: the keyspace does not exist, this login may not, or the cluster refuses it.
+        ConfigurationError: the keyspace does not exist, the login lacks the permission, or the cluster refuses it.
         RetriableError: it does not become ready.
     """
     import cassandra
@@ -186,7 +186,7 @@ def require_exportable(session: Any, schema: TableSchema, *, counters: bool = Fa
     """Refuse a table that cannot be exported, before any of it is read.
 
     Raises:
-        ConfigurationError: this login may not read it.
+        ConfigurationError: the login lacks the permission to read it.
         RefusedInputError: it has counters, which were not requested.
     """
     if schema.has_counters and not counters:
@@ -214,19 +214,19 @@ def require_table(session: Any, name: TableName, *, remedy: str | None) -> Table
 
 
 def require_readable(session: Any, table: TableName) -> None:
-    """Refuse a table that this login may not read.
+    """Refuse a table that the login lacks the permission to read.
 
     Raises:
-        ConfigurationError: it may not.
+        ConfigurationError: the login lacks the permission.
     """
     _require(session, f"SELECT * FROM {table.cql} LIMIT 1", table, "SELECT", "read")
 
 
 def require_writable(session: Any, schema: TableSchema) -> None:
-    """Refuse a table that this login may not write; nothing is written to find out.
+    """Refuse a table that the login lacks the permission to write; nothing is written to find out.
 
     Raises:
-        ConfigurationError: it may not.
+        ConfigurationError: the login lacks the permission.
     """
     from cassandra import InvalidRequest
     from cassandra.protocol import SyntaxException

@@ -253,12 +253,12 @@ class EncodedRequest:
 
     @property
     def rows(self) -> int:
-        """How many rows it holds."""
+        """The number of rows."""
         return self._end - self._start
 
     @property
     def deleted(self) -> int:
-        """How many rows are deleted: none."""
+        """The number of rows that are deleted: none."""
         return 0
 
     @property

@@ -238,7 +238,7 @@ class WriteJob:
 
     @property
     def _allowed_rejected(self) -> int:
-        """How many rows may be rejected before the job ends."""
+        """The number of rows that may be rejected before the job ends."""
         if self.request.max_rejected is not None:
             return self.request.max_rejected
         return max(_MAX_REJECTED, int((self.rows.count or 0) * _MAX_REJECTED_SHARE))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class WriteStatus(StrEnum):
-    """How a job ended."""
+    """The outcome of a job."""
 
     DONE = "done"
     NOTHING_TO_DO = "nothing to do"
@@ -226,5 +226,5 @@ class WritePlan:
 
     @property
     def columns_at_once(self) -> int | None:
-        """How many values one statement may have; None: any number."""
+        """The number of values that one statement may have; None: any number."""
         return self.limits.columns_with_ttl if self.has_expiries else self.limits.columns

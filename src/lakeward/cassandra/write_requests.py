@@ -29,11 +29,11 @@ class RowsRequest(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many rows begin with it: a row that needs several requests counts with the first."""
+        """The number of rows whose first request this is; a row may need several requests."""
 
     @property
     def deleted(self) -> int:
-        """How many of these are deletes; the others are upserts."""
+        """The number of these rows that are deletes; the others are upserts."""
 
     @property
     def units(self) -> float:

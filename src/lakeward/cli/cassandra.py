@@ -190,8 +190,8 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
 
     Inserted and changed rows are upserts, cell by cell: a cell that changed to null is deleted, and a cell that did not
     change is not touched. Deleted rows are deleted by their full key. All writes have the same time, so that later
-    writes of others survive and applying a change set twice changes nothing. Change sets are applied once and in order:
-    a table beside the target records which were applied.
+    writes by other clients survive and applying a change set twice changes nothing. Change sets are applied once and
+    in order: a table beside the target records which were applied.
 
     Files without a manifest are accepted as well: Parquet, JSON or CSV with diff, the table's key, left_… and right_…
     columns, as the published recipe writes them. They need --timestamp, and their types are those of the table.

@@ -103,8 +103,8 @@ def writing_options(function: Any) -> Any:
             click.option("--into", required=True, metavar="[CLUSTER/]KEYSPACE.TABLE", help="The table to write into."),
             click.option(
                 "--timestamp", default="snapshot", show_default=True, metavar="snapshot|now|MICROSECONDS",
-                help="Time of the writes: that of the export, so that newer writes of others survive; or now, for "
-                "tables that do not accept times.",
+                help="Time of the writes: that of the export, so that newer writes by other clients survive; or now, "
+                "for tables that do not accept times.",
             ),
             click.option("--dry-run", is_flag=True, help="Only show what would be written, its WCU and its duration."),
             click.option(

@@ -377,7 +377,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """What the demo did: the runs of load and changes, the check of every table, and some rows."""
+    """The results of the demo: the runs of load and changes, the check of every table, and some rows."""
 
     loaded: RunReport
     changed: RunReport

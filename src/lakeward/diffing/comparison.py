@@ -284,7 +284,7 @@ def _identity(observed: _ObservedSide, *, was_read: bool) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What a comparison is to produce.
+    """The outputs that a comparison is to produce.
 
     to: folder below which a change set is written, a whole path or a URI; None: none is written.
     max_delete_share: refuse where more of the past's rows would be deleted; None: half of them, from 1,000 rows on,

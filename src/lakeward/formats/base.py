@@ -1,4 +1,4 @@
-"""What the pipeline exchanges with an input format: how to read a table's files, and what each file holds."""
+"""The interface of the pipeline to an input format: how to read a table's files, and what each file holds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReadSpec:
 
 @dataclass(frozen=True)
 class FileSummary(Record, required=("order_by", "first", "last", "columns")):
-    """What a task found in one file, emitted as the file's own record.
+    """The facts that a task found in one file, emitted as the file's own record.
 
     ``columns`` are the source columns the file names, without metadata columns; None where it names none
     (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must

@@ -241,7 +241,7 @@ _PLACE = (DATA_FILE, POSITION)
 
 @dataclass(frozen=True)
 class Stored:
-    """How some rows are stored in a snapshot: visible rows, rows hidden by deletes, and the files with either."""
+    """The storage of some rows in a snapshot: visible rows, rows hidden by deletes, and the files with either."""
 
     rows: int = 0
     hidden: int = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Debt:
-    """What merge-on-read and small commits leave for maintenance: files, deleted rows and snapshots.
+    """The debt that merge-on-read and small commits leave for maintenance: files, deleted rows and snapshots.
 
     ``deleted_share`` is the share of the stored rows that every reader reads and discards. ``average_file_bytes``
     includes data and delete files.
@@ -77,7 +77,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class RewriteLimits:
-    """When a file is rewritten, and how many bytes are chosen at a time."""
+    """The limits at which a file is rewritten, and the number of bytes chosen at a time."""
 
     deleted_share: float
     file_bytes: int

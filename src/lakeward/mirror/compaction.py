@@ -66,7 +66,7 @@ class Rewritten:
 def publish_rewritten(
     context: TableContext, table: IcebergTable, base: Snapshot, op: int, write: Callable[[], Rewritten]
 ) -> Snapshot:
-    """Publish the files that ``write`` writes in the place of old files with the same rows; return the new snapshot.
+    """Replace data files by rewritten ones with the same rows, made by ``write``; return the new snapshot.
 
     The new files are committed on a branch and compared with the old ones first.
 

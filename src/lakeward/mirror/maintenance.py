@@ -43,7 +43,7 @@ class WorkKind(StrEnum):
 
 @dataclass(frozen=True)
 class WorkReport:
-    """What one kind of work did to one of a table's tables: ``mirror``, ``changelog`` or ``history``.
+    """The result of one kind of work on one of a table's tables: ``mirror``, ``changelog`` or ``history``.
 
     ``removed_files`` are data and delete files that readers no longer open, or orphans deleted from storage; ``paths``
     lists some of these. ``bytes_read`` were rewritten as ``bytes_written``.
@@ -221,7 +221,7 @@ MAINTAINED_PROPERTY = "lakeward.maintained"
 
 @dataclass(frozen=True)
 class MaintenanceRecord(Record):
-    """What the last maintenance left: some files remain, as in partitions with one small file each.
+    """The debt that the last maintenance left: some files remain, as in partitions with one small file each.
 
     ``at`` and ``orphans`` are seconds since 1970: when it was done, and when orphan files were last searched for.
     """

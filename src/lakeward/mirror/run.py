@@ -111,7 +111,7 @@ class NextOp:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a table's run ended: the rows of the mirror and, where files have to wait, the reason."""
+    """The end of a table's run: the rows of the mirror and, where files have to wait, the reason."""
 
     rows: int | None = None
     reason: str | None = None

@@ -157,7 +157,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class UndoPlan(Document):
-    """What an undo does. ``op`` is its number, None where there is nothing to do.
+    """The effects of an undo. ``op`` is its number, None where there is nothing to do.
 
     ``newest_op`` is the table's newest op, ``back_to`` the op whose state is restored, and ``reason`` why it is that
     op. Up to 1,000 ops and files are listed; their counts are complete. ``rows`` is None unless they were counted.

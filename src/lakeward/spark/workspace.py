@@ -1,4 +1,4 @@
-"""What work on Spark sets up and releases at its end: persisted frames, other resources, temporary settings.
+"""The resources of work on Spark, released at its end: persisted frames, other resources, temporary settings.
 
 Nothing here imports pyspark before it is used: code that never starts Spark uses this module, too.
 """

@@ -225,7 +225,7 @@ def _sqlite_file(uri: str, rest: str, base: Path) -> Path:
         msg = f"state: {shown} names no file; supported: {_SUPPORTED}"
         raise ConfigurationError(msg, hint="state: sqlite:///lakeward.db")
     if name == ":memory:":
-        msg = f"state: {shown} would be another store in every connection"
+        msg = f"state: {shown}: an in-memory database differs per connection"
         raise ConfigurationError(msg, hint="state: memory://")
     if "?" in name:
         msg = f"state: {shown} has options after '?', but SQLite stores take none"

@@ -40,7 +40,7 @@ class ServerClock:
         self._offset = timedelta(0)
 
     def now(self) -> datetime:
-        """Return the time by which leases end."""
+        """Return the current time, against which leases expire."""
         return datetime.now(UTC) + self._offset
 
     def watch(self, client: Any) -> None:
@@ -49,7 +49,7 @@ class ServerClock:
         client.meta.events.register("after-call.dynamodb", self._after_call)
 
     def observe(self, date: str | None, sent: datetime, received: datetime) -> None:
-        """Learn from a response: its date was true at some moment between sending and receiving."""
+        """Update the clock estimate from a response: its date was true at some moment between sending and receiving."""
         if date is None:
             return
         server_time = parsedate_to_datetime(date)
@@ -130,7 +130,7 @@ def _explain_no_response(error: BaseException, address: DynamoAddress) -> Lakewa
         msg = f"the state store {address} does not answer: {error}"
         return RetriableError(msg, hint="check network, region and endpoint, then try again")
     if isinstance(error, exceptions.NoRegionError):
-        msg = f"no region is known for the state store {address}"
+        msg = f"no region is configured for the state store {address}"
         return ConfigurationError(msg, hint=f"state: {address}?region=eu-west-1, or set AWS_REGION")
     if isinstance(error, exceptions.BotoCoreError):
         msg = f"the state store {address} cannot be reached: {error}"

@@ -222,8 +222,8 @@ class Rows:
         raise self._throttled(remaining)
 
     def _throttled(self, remaining: Any) -> RetriableError:
-        undone = f"{len(remaining[self._table])} items of a batch undone {_TRIES} times in a row"
-        msg = f"the state store {self.connection.address} left {undone}"
+        items = f"{len(remaining[self._table])} items of a batch"
+        msg = f"the state store {self.connection.address} did not process {items} in {_TRIES} tries"
         return RetriableError(msg, hint="try again; if it is throttled often, raise the limits of the table")
 
 

@@ -130,7 +130,7 @@ def _show(value: _Canonical) -> str:
 # Versions of rows, from the successive states of a table and without any change.
 @dataclass(frozen=True)
 class State:
-    """What a table holds from a moment on, until the next state; None: since the beginning."""
+    """The rows of a table from a moment on, until the next state; None: since the beginning."""
 
     since: datetime | None
     rows: Sequence[Mapping[str, Any]]

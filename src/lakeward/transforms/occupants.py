@@ -1,4 +1,4 @@
-"""Which row each change of a key acts on, where rows change their keys.
+"""The row on which each change of a key acts, where rows change their keys.
 
 One statement may shift, swap or rotate keys. Its changes follow each other in the files, so that for a while a key
 seems to have several rows: its *occupants*. Two readings are possible. As a **set**, the changes of one commit happen
@@ -28,7 +28,7 @@ _TWO = 2
 
 
 class EventKind(IntEnum):
-    """What a change does to its key."""
+    """The effect of a change on its key."""
 
     BASE = 0
     WRITE = 1
@@ -62,7 +62,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Arrangement:
-    """What became of a key's events.
+    """The outcome of a key's events.
 
     Applied in order, the ``kept`` ones leave the right row at the end of every commit. ``taken`` has, for each event
     that wrote to a row, the departure that removed the row. ``found`` is, for an arrival, whether an equal row was

@@ -182,7 +182,7 @@ class ErasedPlace:
 
 @dataclass(frozen=True)
 class Receipt(Document):
-    """What an erasure did. It contains no keys, only salted hashes.
+    """The result of an erasure. It contains no keys, only salted hashes.
 
     ``bad_rows_untold`` counts bad rows in quarantine whose text does not contain their key: they were left.
     """

@@ -79,7 +79,7 @@ def test_each_change_set_begins_where_the_one_before_it_ended():
     require_order(state("1:a", location="anywhere"), [first, second])
     for wrong, words, hint in (
         ([second], "checksum 2:b, but is to be applied to the past: checksum 1:a", "in the order"),
-        ([second, first], r"two \(\w+\) was made of checksum 2:b", "apply one right before it"),
+        ([second, first], r"two \(\w+\) was made from checksum 2:b", "apply one right before it"),
         ([first, first], r"the result of one \(\w+\): checksum 2:b", "name one once"),
     ):
         with pytest.raises(RefusedInputError, match=words) as caught:

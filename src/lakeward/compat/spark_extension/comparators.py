@@ -23,7 +23,7 @@ DATA_TYPE = instance("a DataType", DataType)
 
 
 class DiffComparator(ABC):
-    """When two values of a column count as equal; users may derive their own."""
+    """The rule by which two values of a column count as equal; users may derive their own."""
 
     @abstractmethod
     def equiv(self, left: Column, right: Column) -> Column:
@@ -57,7 +57,7 @@ class NullSafeEqualDiffComparator(_Known):
 
 @dataclass(frozen=True)
 class DefaultDiffComparator(NullSafeEqualDiffComparator):
-    """What counts where nothing else was chosen: plain equality."""
+    """The default comparator: plain equality."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _MapsOf(lakeward.MapEntries):
     data_type: DataType = field(default_factory=NullType)
 
     def accepts(self, data_type: DataType) -> bool:
-        """Whether the type is that of the maps."""
+        """Whether the type is the map type handled here."""
         return is_same(data_type, self.data_type)
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ class _MapsOf(lakeward.MapEntries):
 
 
 class DiffComparators:
-    """The comparators that there are."""
+    """The available comparators."""
 
     @staticmethod
     def default() -> DefaultDiffComparator:

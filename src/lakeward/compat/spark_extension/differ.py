@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DiffMode(Enum):
-    """How the two sides of a row are laid out."""
+    """The layout of the two sides of a row."""
 
     ColumnByColumn = "ColumnByColumn"
     SideBySide = "SideBySide"

@@ -133,7 +133,7 @@ class CassandraDemoReport(
     renamed={"samples": "rows"},
     write={"waited": lambda seconds: round(seconds, 3)},
 ):
-    """What the demo shows."""
+    """The results that the demo shows."""
 
     steps: tuple[DemoStep, ...]
     samples: tuple[DemoSample, ...]

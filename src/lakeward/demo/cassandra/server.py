@@ -46,7 +46,7 @@ _WITH_LOGIN = {
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What kind of cluster it is.
+    """The kind of a cluster.
 
     ``names`` are those its certificate holds, as keytool takes them: ip:127.0.0.1. ``java`` are further options
     of Java.
@@ -155,7 +155,7 @@ def _key_store(folder: Path) -> Path:
 
 @cache
 def cassandra_jars() -> tuple[Jar, ...]:
-    """List what a server needs."""
+    """Return the jars of a server."""
     return read_pins("lakeward.demo.cassandra", "cassandra-jars.txt")
 
 

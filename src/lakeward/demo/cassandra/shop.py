@@ -55,7 +55,7 @@ _KEY = ("customer", "placed", "number")
 
 @dataclass(frozen=True)
 class Changes:
-    """What the demo does to the table after the first export, in rows; a partition's static values count as a row."""
+    """The demo's changes to the table after the first export, in rows; a partition's static values count as a row."""
 
     inserted: int
     changed: int

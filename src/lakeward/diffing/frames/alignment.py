@@ -167,20 +167,20 @@ def check_options(options: DiffOptions, fold: Fold) -> None:
     """Refuse labels and prefixes that are empty or not distinct."""
     for side, prefix in (("left", options.left_column_prefix), ("right", options.right_column_prefix)):
         if not prefix:
-            msg = f"The {side} column prefix is empty: it needs at least one character"
+            msg = f"the {side} column prefix is empty: it needs at least one character"
             raise ConfigurationError(msg)
     if fold(options.left_column_prefix) == fold(options.right_column_prefix):
-        msg = f"Both sides have the column prefix {options.left_column_prefix!r}: they must differ"
+        msg = f"both sides have the column prefix {options.left_column_prefix!r}: they must differ"
         raise ConfigurationError(msg)
     labels = (options.insert_value, options.change_value, options.delete_value, options.nochange_value)
     if len(set(labels)) < len(labels):
-        msg = f"The labels of rows must all differ, but they are {_listed(labels)}"
+        msg = f"the labels of rows must all differ, but they are {_listed(labels)}"
         raise ConfigurationError(msg)
     if not options.diff_column or options.change_column == "":
-        msg = "The diff column and the change column need a name"
+        msg = "the diff column and the change column need a name"
         raise ConfigurationError(msg)
     if options.change_column is not None and fold(options.change_column) == fold(options.diff_column):
-        msg = f"The diff column and the change column are both called {options.diff_column!r}"
+        msg = f"the diff column and the change column are both called {options.diff_column!r}"
         raise ConfigurationError(msg)
 
 
@@ -191,13 +191,13 @@ def check_columns(
     for side, schema in (("past", left), ("current", right)):
         repeated = _repeated(schema.names, fold)
         if repeated:
-            msg = f"The {side} side has more than one column called {_listed(repeated)}"
+            msg = f"the {side} side has more than one column called {_listed(repeated)}"
             raise RefusedInputError(msg)
     _check_ignored(left, right, options, fold)
     ignored = {fold(name) for name in options.ignore_columns}
     sides = [[name for name in schema.names if fold(name) not in ignored] for schema in (left, right)]
     if not sides[0] and not sides[1]:
-        raise RefusedInputError("There is no column to compare" + (" but ignored ones" if ignored else ""))
+        raise RefusedInputError("there is no column to compare" + (" but ignored ones" if ignored else ""))
     _check_keys(keys, sides, options, fold)
     if not evolve:
         _check_same(left, right, ignored, fold)
@@ -210,19 +210,19 @@ def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None
     own = [("diff", options.diff_column), ("change", options.change_column)]
     for purpose, name in own:
         if name is not None and fold(name) in {fold(key) for key in keys}:
-            msg = f"The {purpose} column is called {name!r}, and so is a key column"
+            msg = f"the {purpose} column is called {name!r}, and so is a key column"
             raise ConfigurationError(msg, hint=_other_name(purpose))
     made = [column.name for column in value_columns(alignment, options)]
     if options.diff_mode is DiffMode.STRUCTS:
         made = [options.left_column_prefix, options.right_column_prefix]
     for purpose, name in own:
         if name is not None and fold(name) in {fold(name) for name in made}:
-            msg = f"The {purpose} column is called {name!r}, and so is a value column in mode {options.diff_mode}"
+            msg = f"the {purpose} column is called {name!r}, and so is a value column in mode {options.diff_mode}"
             raise ConfigurationError(msg, hint=_other_name(purpose))
     repeated = _repeated([*keys, *made], fold)
     if repeated:
         msg = (
-            f"With the prefixes {options.left_column_prefix!r} and {options.right_column_prefix!r} more than one "
+            f"with the prefixes {options.left_column_prefix!r} and {options.right_column_prefix!r} more than one "
             f"column is called {_listed(repeated)}"
         )
         raise ConfigurationError(msg, hint="choose other prefixes: left_column_prefix, right_column_prefix")
@@ -237,27 +237,27 @@ def _check_ignored(left: StructType, right: StructType, options: DiffOptions, fo
     present = {fold(name) for name in (*left.names, *right.names)}
     missing = [name for name in options.ignore_columns if fold(name) not in present]
     if missing:
-        msg = f"Neither side has the ignored column {_listed(missing)}; there are {_listed(left.names)}"
+        msg = f"neither side has the ignored column {_listed(missing)}; there are {_listed(left.names)}"
         raise ConfigurationError(msg)
     repeated = _repeated(options.ignore_columns, fold)
     if repeated:
-        msg = f"The column {_listed(repeated)} is named more than once among the ignored ones"
+        msg = f"the column {_listed(repeated)} is named more than once among the ignored ones"
         raise ConfigurationError(msg)
 
 
 def _check_keys(keys: Sequence[str], sides: Sequence[Sequence[str]], options: DiffOptions, fold: Fold) -> None:
     repeated = _repeated(keys, fold)
     if repeated:
-        msg = f"The key column {_listed(repeated)} is named more than once"
+        msg = f"the key column {_listed(repeated)} is named more than once"
         raise ConfigurationError(msg)
     ignored = [key for key in keys if fold(key) in {fold(name) for name in options.ignore_columns}]
     if ignored:
-        msg = f"The column {_listed(ignored)} is both a key column and ignored"
+        msg = f"the column {_listed(ignored)} is both a key column and ignored"
         raise ConfigurationError(msg)
     for side, names in zip(("past", "current"), sides, strict=True):
         missing = [key for key in keys if fold(key) not in {fold(name) for name in names}]
         if missing:
-            msg = f"The {side} side has no key column {_listed(missing)}; it has {_listed(names)}"
+            msg = f"the {side} side has no key column {_listed(missing)}; it has {_listed(names)}"
             raise ConfigurationError(msg)
 
 
@@ -272,7 +272,7 @@ def _check_same(left: StructType, right: StructType, ignored: set[str], fold: Fo
             if name not in other or not is_same(data_type, other[name]):
                 found.append(f"{name} {data_type.simpleString()} ({side})")
     if found:
-        msg = f"The two sides do not have the same columns; only one side has: {', '.join(found)}"
+        msg = f"the two sides do not have the same columns; only one side has: {', '.join(found)}"
         raise RefusedInputError(
             msg,
             hint="DiffOptions(evolve=True) aligns added, dropped and widened columns",
@@ -436,7 +436,7 @@ def _type_of(
     if is_ignored:
         return present[0]
     msg = (
-        f"Column {name!r} is {present[0].simpleString()} on the past side and {present[1].simpleString()} on the "
+        f"column {name!r} is {present[0].simpleString()} on the past side and {present[1].simpleString()} on the "
         "current one: no type holds the values of both"
     )
     raise RefusedInputError(
@@ -449,7 +449,7 @@ def _type_of(
 def _require_comparable(name: str, data_type: DataType) -> None:
     part = uncomparable_part(data_type)
     if part is not None:
-        msg = f"Column {name!r} holds values of type {part}, which cannot be compared"
+        msg = f"column {name!r} holds values of type {part}, which cannot be compared"
         raise RefusedInputError(
             msg,
             hint="leave the column out of the comparison with --ignore, or turn it into text first",

@@ -265,12 +265,12 @@ def parse_comparator(text: str) -> Comparator:
     name, *arguments = text.strip().split(":")
     build = _BUILDERS.get(name.lower())
     if build is None:
-        msg = f"There is no comparator {text!r}; there are: {FORMS}"
+        msg = f"there is no comparator {text!r}; there are: {FORMS}"
         raise ConfigurationError(msg)
     try:
         return build([argument.strip().lower() for argument in arguments])
     except ValueError as wrong:
-        msg = f"The comparator {text!r} cannot be read: {wrong}; possible are: {FORMS}"
+        msg = f"the comparator {text!r} cannot be read: {wrong}; possible are: {FORMS}"
         raise ConfigurationError(msg) from None
 
 
@@ -353,7 +353,7 @@ def comparator_for(
         default = options.default_comparator or PLAIN
         return default if default.accepts(data_type) else PLAIN
     if not found.accepts(data_type):
-        msg = f"The comparator {found} cannot compare column {name!r}, which is {data_type.simpleString()}"
+        msg = f"the comparator {found} cannot compare column {name!r}, which is {data_type.simpleString()}"
         raise ConfigurationError(msg)
     return found
 

@@ -25,7 +25,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class DiffMode(StrEnum):
-    """How the two sides of a row are laid out."""
+    """The layout of the two sides of a row."""
 
     COLUMN_BY_COLUMN = "column-by-column"
     SIDE_BY_SIDE = "side-by-side"
@@ -35,7 +35,7 @@ class DiffMode(StrEnum):
 
 
 class DuplicateKeys(StrEnum):
-    """What happens where a key occurs more than once on a side."""
+    """The treatment of a key that occurs more than once on a side."""
 
     FAIL = "fail"
     REPORT = "report"

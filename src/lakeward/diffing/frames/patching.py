@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.frames.parsed_diff import ParsedDiff, SideValue
 
 
-_MISFIT = "; the diff was made of another table, or was applied before"
+_MISFIT = "; the diff was made from another table, or was applied before"
 
 
 @takes(past=FRAME, diff=FRAME, keys=COLUMN_NAMES | NONE, options=OPTIONS, strict=FLAG)
@@ -106,8 +106,8 @@ def _two_types(value: SideValue, past: DataType, diff: ParsedDiff) -> RefusedInp
     if _is_ignored(value, diff):
         msg = f"{types}, which ignores it: rows that did not change have no value of the new type"
         return RefusedInputError(msg, hint="make the diff of sides that both have the column in one type, or lack it")
-    msg = f"the diff was made of another table than this past: {types}"
-    return RefusedInputError(msg, hint="apply it to the table that it was made of")
+    msg = f"the diff was made from another table than this past: {types}"
+    return RefusedInputError(msg, hint="apply it to the table that it was made from")
 
 
 def _require_same_columns(past: DataFrame, diff: ParsedDiff, left: Sequence[SideValue]) -> None:
@@ -119,8 +119,8 @@ def _require_same_columns(past: DataFrame, diff: ParsedDiff, left: Sequence[Side
     }
     if any(facts.values()):
         shown = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
-        msg = f"the diff was made of another table than this past: {shown}"
-        raise RefusedInputError(msg, hint="apply it to the table that it was made of")
+        msg = f"the diff was made from another table than this past: {shown}"
+        raise RefusedInputError(msg, hint="apply it to the table that it was made from")
 
 
 def _result_schema(past: DataFrame, diff: ParsedDiff) -> StructType:

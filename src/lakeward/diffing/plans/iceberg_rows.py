@@ -58,7 +58,7 @@ FILE, POSITION = "file_path", "pos"
 
 @dataclass(frozen=True)
 class PositionRead:
-    """What a task needs to read rows at positions: the columns as (field id, Arrow field), and access to the files."""
+    """The input of a task that reads rows at positions: columns as (field id, Arrow field), and access to the files."""
 
     fields: tuple[tuple[int, pa.Field], ...]
     files: TaskFileSystem
@@ -239,7 +239,7 @@ class NativeSide:
 
 @dataclass(frozen=True)
 class NativeBatch:
-    """What the task needs. ``keys`` are the positions of the key columns among the aligned ones."""
+    """The input of the task. ``keys`` are the positions of the key columns among the aligned ones."""
 
     left: NativeSide
     right: NativeSide

@@ -30,7 +30,7 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:?\d{2}(:?\d{2}(\.\d+)?)?Z?", re.ASC
 
 
 class AddressKind(StrEnum):
-    """Where the rows of a side come from."""
+    """The source of the rows of a side."""
 
     FILES = "files"
     ICEBERG = "iceberg"
@@ -114,7 +114,7 @@ def _lake_address(text: str, match: re.Match[str]) -> Address:
         msg = f"{text!r} names no table; expected schema.table, as in {_EXAMPLES}"
         raise ConfigurationError(msg)
     if kind is AddressKind.MIRROR and at is None:
-        msg = f"{text!r} lacks a moment"
+        msg = f"{text!r} names no moment"
         raise ConfigurationError(msg, hint=f"mirror:{table}@2020-11-14, or iceberg:{table} for the mirror as it is now")
     return Address(kind, table=table, at=at)
 

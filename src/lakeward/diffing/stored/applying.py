@@ -51,7 +51,7 @@ _JOINED = DiffOptions(
     diff_mode=DiffMode.STRUCTS,
     include_unchanged=True,
 )
-_HINT = "apply each change set once, in order, to the table that it was made of; --force applies it regardless"
+_HINT = "apply each change set once, in order, to the table that it was made from; --force applies it regardless"
 
 
 @dataclass(frozen=True)

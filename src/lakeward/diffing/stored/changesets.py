@@ -360,14 +360,14 @@ def require_order(past: Mapping[str, Any], sets: Sequence[ChangeSet], *, is_resu
     checksum of the result will be checked: then a past without a checksum may have been moved.
 
     Raises:
-        RefusedInputError: naming the change set, what it was made of, and what it is to be applied to.
+        RefusedInputError: naming the change set, what it was made from, and what it is to be applied to.
     """
     state: Mapping[str, Any] | None = None if is_result_known and past.get("checksum") is None else past
     before = "the past"
     for change_set in sets:
         if change_set.manifest is not None and state is not None and not is_same_state(state, change_set.manifest.past):
             made_of = shown_state(change_set.manifest.past)
-            msg = f"{change_set.label} was made of {made_of}, but is to be applied to {before}: {shown_state(state)}"
+            msg = f"{change_set.label} was made from {made_of}, but is to be applied to {before}: {shown_state(state)}"
             raise RefusedInputError(msg, hint=_hint(past, sets, change_set))
         state = change_set.manifest.current if change_set.manifest is not None else None
         before = f"the result of {change_set.label}"

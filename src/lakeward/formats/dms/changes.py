@@ -34,7 +34,7 @@ _NO_COMMIT_TIME = "not a commit time: expected a timestamp of the years 1 to 999
 
 @dataclass(frozen=True)
 class _Operations:
-    """Which rows insert, update and delete."""
+    """Masks of the rows that insert, update and delete."""
 
     inserts: Mask
     updates: Mask

@@ -357,7 +357,7 @@ class _FastReader:
         return numbers
 
     def _blank(self, batch: pa.RecordBatch, rows: Rows) -> Mask:
-        """Return which rows are blank lines, which Arrow shows as empty fields."""
+        """Return a mask of the blank lines, which Arrow shows as empty fields."""
         nothing: Mask = np.zeros(len(rows), dtype=bool)
         if self.width == 1 or not self.file.shape.adjacent_line_ends:
             return nothing

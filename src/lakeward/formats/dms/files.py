@@ -30,7 +30,7 @@ ENCODING, ENCODING_ERRORS = "utf-8", "surrogateescape"
 
 @dataclass(frozen=True)
 class Shape:
-    """What a scan over all bytes of a CSV file shows about how it must be read."""
+    """The findings of a scan over all bytes of a CSV file that decide how it must be read."""
 
     size: int
     odd_quotes: bool

@@ -1,4 +1,4 @@
-"""Which field of a record holds what: by the names in a file, or probed from the records of a headerless file."""
+"""The meaning of each field of a record: by the names in a file, or probed from the records of a headerless file."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _DATE_FOLDER = re.compile(
 
 @dataclass(frozen=True)
 class NameMatch:
-    """What follows from a file's name.
+    """The facts that follow from a file's name.
 
     ``time`` is the name's time in UTC as 20 digits, empty for load parts. ``ambiguous`` marks a local time that occurs
     twice when summer time ends; the first occurrence is taken.

@@ -100,7 +100,7 @@ def sniff_bad_rows(texts: Sequence[str], spec: ReadSpec, *, are_first: bool) -> 
     is_found = any(suggestion.setting == "csv.header" for suggestion in found)
     records = _records(texts, spec.settings.csv.delimiter, spec)
     if are_first and not is_found and is_header_unset(spec) and records and all(map(_has_words_only, records)):
-        message = f"the first record of each file is its only bad one, and looks like a header: {texts[0]!r}"
+        message = f"only the first record of each file is bad, and it looks like a header: {texts[0]!r}"
         found.append(Suggestion("csv.header", "true", message))
     return found
 

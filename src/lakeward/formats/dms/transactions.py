@@ -59,7 +59,7 @@ class SourceName(NamedTuple):
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known about a file once it was read to its end; stored as its last sorted row.
+    """The facts known about a file that was read to its end; stored as its last sorted row.
 
     ``unnamed`` describes the first record whose table name is not UTF-8.
     """

@@ -82,7 +82,7 @@ class OpHandler:
     def check_input(
         self, context: TableContext, work: Work, op_input: OpInput, summaries: Sequence[FileSummary]
     ) -> None:
-        """Raise DataError for rows that the op must not have."""
+        """Raise DataError for rows that are not allowed in this op."""
 
     def check_effect(
         self, context: TableContext, work: Work, effect: Effect, columns: Sequence[Column], base: Snapshot | None

@@ -1,4 +1,4 @@
-"""Ops without rows: a void, which rolls back the op before it, and a truncate, which empties the mirror.
+"""Ops without rows: a void, which rolls back the previous op, and a truncate, which empties the mirror.
 
 A void follows an op that was logged and can no longer be finished. A truncate follows the removal of the table's folder
 at the source, and begins a new generation.
@@ -28,7 +28,7 @@ _TRUNCATE_PLAN = ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_mi
 
 
 class Void(OpHandler):
-    """Rolls back the op before it, which never reached ``main``. Has no rows."""
+    """Rolls back the previous op, which never reached ``main``. Has no rows."""
 
     kind = OpKind.VOID
 
@@ -37,7 +37,7 @@ class Void(OpHandler):
         return Effect(_VOID_PLAN)
 
     def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
-        """Remove the rows of the op before from its load branch."""
+        """Remove the rows of the previous op from its load branch."""
         take_back_load(context, generation=prepared.record.generation, op=prepared.record.op - 1)
 
 

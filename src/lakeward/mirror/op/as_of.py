@@ -75,7 +75,7 @@ class PointInTime:
 
     @property
     def changelog(self) -> Snapshot:
-        """The changelog's snapshot that is read."""
+        """The changelog snapshot to read."""
         if self.bases.changelog is None:
             raise never_run(self.context)
         return self.bases.changelog

@@ -41,7 +41,7 @@ REBUILD = "drop the table's changelog and mirror and run again: both are then re
 
 @dataclass(frozen=True)
 class LoadDecision(Record, required=("changed", "kept", "dropped")):
-    """How a load was interpreted: kept in the control row, so that the choice can be checked later.
+    """The interpretation of a load: kept in the control row, so that the choice can be checked later.
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
     inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
@@ -108,7 +108,7 @@ class FileRecord(
     if_set=("generation",),
     ignores_unknown=True,
 ):
-    """What became of one file in an op; ``generation`` is the file's own where it is not the op's."""
+    """The outcome of one file in an op; ``generation`` is the file's own where it is not the op's."""
 
     summary: FileSummary
     disposition: Disposition

@@ -344,7 +344,7 @@ def _begins(load: _ReadLoad, cut: _Cut) -> bool:
 
 
 def _joined(load: _ReadLoad) -> Work:
-    """Complete the work of parts that arrive later: their rows were loaded before any change was written."""
+    """Return the work for load parts that arrive later: their rows were loaded before any change was written."""
     work, current = load.work, load.progress.generation
     assert current is not None  # parts join the load of a generation
     _require_same_naming(load, current)

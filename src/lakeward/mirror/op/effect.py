@@ -87,7 +87,7 @@ class OpInput:
 
 @dataclass(frozen=True)
 class Effect:
-    """What an op writes: ``load_rows`` to the load branch, ``folded``, the rows of every touched key, to ``main``.
+    """The rows an op writes: ``load_rows`` to the load branch, ``folded``, the rows of every touched key, to ``main``.
 
     ``state`` holds all rows of ``main`` where an earlier state replaces the current one, None if it was empty.
     """

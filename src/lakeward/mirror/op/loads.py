@@ -1,4 +1,4 @@
-"""What the load files in a table's folder mean: the known load, one more part of it, or a reload.
+"""The meaning of the load files in a table's folder: the known load, one more part of it, or a reload.
 
 Modification times prove nothing: tools touch and copy files. A load file is compared by content with the part of the
 same name in the current generation, and only new content indicates a reload. Where the files do not show which of them

@@ -79,7 +79,7 @@ class OpReport:
 
 @dataclass(frozen=True)
 class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")):
-    """One table's part in a run. ``warnings`` are repeated until the user decides the question they raise."""
+    """One table's part in a run. ``warnings`` are repeated until the user answers the question they raise."""
 
     table: str
     outcome: Outcome
@@ -135,7 +135,7 @@ class RunReport(Document, keys=("run_id", "seconds", "exit_code", "tables")):
 
 @dataclass(frozen=True)
 class TablePlan(Document):
-    """What a run would do next to one table. ``replaces`` counts the rows that a reload would change."""
+    """The next op that a run would apply to one table. ``replaces`` counts the rows that a reload would change."""
 
     table: str
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""What starts runs: notifications about files in a local landing folder (inotify on Linux), and schedules."""
+"""The triggers of runs: notifications about files in a local landing folder (inotify on Linux), and schedules."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> float:
-        """Return seconds since 1970; an operator may set it."""
+        """Return the wall-clock time, which an administrator may change, in seconds since 1970."""
         ...
 
 

@@ -196,7 +196,7 @@ class Trigger(Protocol):
     """A source of requests, which puts them into the inbox from its own thread."""
 
     def start(self) -> None:
-        """Start, and return once nothing is missed."""
+        """Start, and return when no later event can be missed."""
         ...
 
     def drain(self) -> None:

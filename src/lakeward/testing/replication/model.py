@@ -56,7 +56,7 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class ReplicationOptions:
-    """How DMS is set up.
+    """The settings of DMS.
 
     ``load_stamp`` is what the timestamp column of a load row holds: the time the row was written, the time its load
     began, or the time the task was started, which a reload leaves as it was. ``commit_unit_ms`` is how exact the

@@ -53,7 +53,7 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class ChangeHistory:
-    """What happened to one table: ``changes`` as the source made them, ``files`` as the capture wrote them."""
+    """The events of one table: ``changes`` as the source made them, ``files`` as the capture wrote them."""
 
     load: tuple[Row, ...]
     changes: tuple[ModelChange, ...]
@@ -215,7 +215,7 @@ def _loads() -> SearchStrategy[dict[int, Row]]:
 
 
 def _order_values(order_by: OrderBy, count: int) -> SearchStrategy[list[str]]:
-    """Return values that never fall: all different for a sequence, with ties for a timestamp."""
+    """Return non-decreasing values: all different for a sequence, with ties for a timestamp."""
     if order_by is OrderBy.NONE:
         return st.just([""] * count)
     if order_by is OrderBy.SEQUENCE:

@@ -237,7 +237,7 @@ _OPTIONS = instance("SimulatorOptions", SimulatorOptions)
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """What was written where. ``rows`` counts each table's rows at the end."""
+    """The files that were written, and their folders. ``rows`` counts each table's rows at the end."""
 
     directory: Path
     landing: Path

@@ -47,7 +47,7 @@ ODD_MOMENTS = (
 
 
 def maker_of(column_type: str, options: SimulatorOptions) -> Maker:
-    """Return a function that draws values of a type, with odd ones now and then if the options ask for them."""
+    """Return a function that draws values of a type, with occasional edge cases if the options ask for them."""
     usual, odd = _usual_maker(column_type), odd_values(column_type, options)
     if not (options.odd_values and odd):
         return usual

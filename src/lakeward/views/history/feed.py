@@ -153,7 +153,8 @@ def _load_ops(timeline: Timeline, high: int) -> dict[int, list[int]]:
 def _require_distinct_loads(timeline: Timeline, before: int | None, loads: dict[int, int]) -> None:
     """Refuse to repeat rows from before the range. With a key a repeat does no harm, as all later changes follow."""
     if before is not None and before not in loads:
-        msg = f"{timeline.context.table}: the load as op {before} left it is no longer kept: its rows would repeat"
+        table = timeline.context.table
+        msg = f"{table}: the load as op {before} left it is no longer kept: its rows would be returned twice"
         raise DataError(msg, hint=f"read the mirror, and continue from op:{timeline.progress.op}")
 
 

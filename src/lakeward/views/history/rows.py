@@ -58,7 +58,7 @@ class RowChange:
 
     @property
     def identity(self) -> object:
-        """What two deliveries of the same change have in common."""
+        """The values that two deliveries of the same change have in common."""
         if self.is_numbered:
             return (self.generation, self.place.sequence, self.place.step)
         return (self.generation, self.place)

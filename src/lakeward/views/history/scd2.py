@@ -136,7 +136,7 @@ Action = Literal["built", "refreshed", "current", "failed"]
 
 @dataclass(frozen=True)
 class HistoryReport:
-    """What a refresh of a history did.
+    """The result of a refresh of a history.
 
     ``action`` is ``built`` (computed as a whole), ``refreshed`` (the ``keys`` that changed), ``current`` or ``failed``;
     ``reason`` is why it was built or failed. ``versions`` were written; ``rows`` are all that the history has now.

@@ -64,7 +64,7 @@ class FilesRead:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a task needs to read files again. It is pickled."""
+    """The input of a task that reads files again. It is pickled."""
 
     storage: Landing
     specs: PastSpecs

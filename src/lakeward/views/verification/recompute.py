@@ -60,7 +60,7 @@ class OpColumns:
 
 @dataclass(frozen=True)
 class PastSpecs:
-    """How to read the files of each op again. It is pickled into Spark tasks."""
+    """The settings for reading the files of each op again. They are pickled into Spark tasks."""
 
     spans: tuple[tuple[int, int, ReadSpec], ...]
 

@@ -24,7 +24,7 @@ _LOGIN = re.compile(r"(?i)(//|,)[^@/:,]*:[^@]*@|^jdbc:oracle:[^:]*:[^@/]+/.*@")
 
 
 class Basis(StrEnum):
-    """What a mirror is compared with."""
+    """The basis with which a mirror is compared."""
 
     AUTO = "auto"
     FILES = "files"

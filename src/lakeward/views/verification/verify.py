@@ -69,7 +69,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing rows. ``left`` are the rows whose number differs between the sides, kept in Spark."""
+    """The result of comparing rows. ``left``, kept in Spark, are rows whose number of occurrences differs."""
 
     left: DataFrame
     expected: DataFrame
@@ -297,7 +297,7 @@ def examine(context: TableContext, workspace: Workspace, bases: Bases, options: 
 
 
 def recorded(context: TableContext, bases: Bases, report: TableVerification) -> TableVerification:
-    """Record that a whole mirror was found right, or remove an earlier record where it was found wrong."""
+    """Record that a whole mirror was verified without differences, or remove an earlier record where it has some."""
     before = last_verified(context.mirror.metadata(), progress_of(context, bases))
     if report.basis == Basis.AGAINST or (report.verdict is Verdict.CLEAN and report.part is not None):
         return replace(report, verified=before)
@@ -311,7 +311,7 @@ def recorded(context: TableContext, bases: Bases, report: TableVerification) -> 
 
 
 def has_other_count(context: TableContext, report: TableVerification) -> bool:
-    """Whether the metadata of a mirror that was found right counts other rows than the last op left.
+    """Whether the metadata of a mirror verified without differences counts other rows than the last op left.
 
     Then another program has compacted it: the rows are the same, but delete files may be left that delete nothing.
     """
