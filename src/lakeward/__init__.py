@@ -18,16 +18,30 @@ _NAMES_BY_MODULE = {
     "lakeward.api.inputs": "parse_key parse_setting read_keys",
     "lakeward.api.snapshots": "SnapshotReport Snapshots snapshots_exit_code",
     "lakeward.cassandra.budget": "RateLimits",
+    "lakeward.cassandra.clusters": "LiveTable",
     "lakeward.cassandra.compare": "ComparisonReport",
+    "lakeward.cassandra.connection": "ClusterAddress",
+    "lakeward.cassandra.cql": "TableName",
     "lakeward.cassandra.export": "ExportReport",
     "lakeward.cassandra.sync_rounds": "SyncReport SyncStep",
+    "lakeward.cassandra.sync_steps": "SyncAction",
     "lakeward.cassandra.write_plan": "WriteReport WriteStatus",
     "lakeward.cassandra_client": "CassandraClient SyncSettings",
-    "lakeward.config": "Config TableDefaults TableSettings load_config",
+    "lakeward.columns": "Column",
+    "lakeward.config": (
+        "Config CsvSettings LakeSettings PublishSettings RetrySettings SparkSettings TableDefaults TableSettings "
+        "load_config"
+    ),
     "lakeward.config.base": "parse_span",
     "lakeward.config.reference": "config_reference write_configuration",
-    "lakeward.config.services": "WatchSettings",
-    "lakeward.demo.cassandra.project": "CassandraDemo CassandraDemoReport cassandra_demo_server write_cassandra_demo",
+    "lakeward.config.services": (
+        "ClusterSettings MetricsSettings NotifySettings S3Keys S3Settings TlsSettings WatchSettings"
+    ),
+    "lakeward.config.tables": "MaintenanceSettings SnapshotSettings",
+    "lakeward.demo.cassandra.project": (
+        "CassandraDemo CassandraDemoReport DemoSample DemoStep cassandra_demo_server write_cassandra_demo"
+    ),
+    "lakeward.demo.cassandra.server": "LocalCassandra",
     "lakeward.demo.project": "DemoReport DemoTable SampleRow TableCheck play_demo write_demo",
     "lakeward.diffing.comparison": "DiffResult",
     "lakeward.diffing.examples": "Example",
@@ -41,13 +55,13 @@ _NAMES_BY_MODULE = {
     "lakeward.diffing.stored.applying": "Applied",
     "lakeward.errors": (
         "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError DeleteShareError "
-        "LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError TimeLimitError "
-        "VanishedError"
+        "ErrorFields LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError "
+        "TimeLimitError VanishedError"
     ),
     "lakeward.formats.dms.listing": "SkippedFolder",
     "lakeward.iceberg.rewrite": "Debt",
     "lakeward.lake": "Lakeward",
-    "lakeward.logs": "event log_to_stderr logs_messages",
+    "lakeward.logs": "LineHandler event log_to_stderr logs_messages",
     "lakeward.mirror.columns_repair": "ColumnsRepair",
     "lakeward.mirror.erase": "LandingTrace",
     "lakeward.mirror.maintenance": "MaintenanceReport TableMaintenance WorkKind WorkReport",
@@ -58,7 +72,7 @@ _NAMES_BY_MODULE = {
     "lakeward.mirror.op.steps": "Step",
     "lakeward.mirror.quarantine": "BadRow QuarantineReport",
     "lakeward.mirror.undo": "ConcernedOp Marked UndoPlan Undone",
-    "lakeward.model": "TableId",
+    "lakeward.model": "OpKind TableId",
     "lakeward.redaction": "redact redact_values",
     "lakeward.runner.freshness": "Freshness FreshnessVerdict",
     "lakeward.runner.history": "RunDetail RunSummary",
@@ -66,17 +80,18 @@ _NAMES_BY_MODULE = {
     "lakeward.runner.observers": "Observer SilentObserver",
     "lakeward.runner.status": "StatusTotals TableStatus status_totals",
     "lakeward.runner.tables": "Discovery KnownTable",
-    "lakeward.runner.validation": "Finding Proposal",
-    "lakeward.runner.walkthrough": "ImportedTable",
+    "lakeward.runner.validation": "Finding Proposal Severity",
+    "lakeward.runner.walkthrough": "ImportOutcome ImportedTable",
     "lakeward.runner.watch.watcher": "RunObserver Watcher",
     "lakeward.spark.errors": "explain_error query_errors",
+    "lakeward.state.base": "StateStore",
     "lakeward.testing.simulator": "SimulationResult SimulatorOptions write_simulation",
     "lakeward.text": "count escape_text rate to_json",
     "lakeward.views.erasure": "ErasedPlace Receipt",
-    "lakeward.views.history.rows": "HistoryEntry RowHistory",
+    "lakeward.views.history.rows": "ChangeVerdict HistoryEntry RowHistory",
     "lakeward.views.history.scd2": "HistoryReport",
-    "lakeward.views.verification.report": "RowFinding TableVerification Verified VerifyReport",
-    "lakeward.views.versions.manage": "Version",
+    "lakeward.views.verification.report": "RowFinding TableVerification Verdict Verified VerifyReport",
+    "lakeward.views.versions.manage": "Version VersionState",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

@@ -10,26 +10,48 @@ from lakeward.api.snapshots import (
     snapshots_exit_code as snapshots_exit_code,
 )
 from lakeward.cassandra.budget import RateLimits as RateLimits
+from lakeward.cassandra.clusters import LiveTable as LiveTable
 from lakeward.cassandra.compare import ComparisonReport as ComparisonReport
+from lakeward.cassandra.connection import ClusterAddress as ClusterAddress
+from lakeward.cassandra.cql import TableName as TableName
 from lakeward.cassandra.export import ExportReport as ExportReport
 from lakeward.cassandra.sync_rounds import SyncReport as SyncReport, SyncStep as SyncStep
+from lakeward.cassandra.sync_steps import SyncAction as SyncAction
 from lakeward.cassandra.write_plan import WriteReport as WriteReport, WriteStatus as WriteStatus
 from lakeward.cassandra_client import CassandraClient as CassandraClient, SyncSettings as SyncSettings
+from lakeward.columns import Column as Column
 from lakeward.config import (
     Config as Config,
+    CsvSettings as CsvSettings,
+    LakeSettings as LakeSettings,
+    PublishSettings as PublishSettings,
+    RetrySettings as RetrySettings,
+    SparkSettings as SparkSettings,
     TableDefaults as TableDefaults,
     TableSettings as TableSettings,
     load_config as load_config,
 )
 from lakeward.config.base import parse_span as parse_span
 from lakeward.config.reference import config_reference as config_reference, write_configuration as write_configuration
-from lakeward.config.services import WatchSettings as WatchSettings
+from lakeward.config.services import (
+    ClusterSettings as ClusterSettings,
+    MetricsSettings as MetricsSettings,
+    NotifySettings as NotifySettings,
+    S3Keys as S3Keys,
+    S3Settings as S3Settings,
+    TlsSettings as TlsSettings,
+    WatchSettings as WatchSettings,
+)
+from lakeward.config.tables import MaintenanceSettings as MaintenanceSettings, SnapshotSettings as SnapshotSettings
 from lakeward.demo.cassandra.project import (
     CassandraDemo as CassandraDemo,
     CassandraDemoReport as CassandraDemoReport,
+    DemoSample as DemoSample,
+    DemoStep as DemoStep,
     cassandra_demo_server as cassandra_demo_server,
     write_cassandra_demo as write_cassandra_demo,
 )
+from lakeward.demo.cassandra.server import LocalCassandra as LocalCassandra
 from lakeward.demo.project import (
     DemoReport as DemoReport,
     DemoTable as DemoTable,
@@ -68,6 +90,7 @@ from lakeward.errors import (
     CutError as CutError,
     DataError as DataError,
     DeleteShareError as DeleteShareError,
+    ErrorFields as ErrorFields,
     LakewardError as LakewardError,
     LeaseHeldError as LeaseHeldError,
     RefusedInputError as RefusedInputError,
@@ -80,7 +103,12 @@ from lakeward.errors import (
 from lakeward.formats.dms.listing import SkippedFolder as SkippedFolder
 from lakeward.iceberg.rewrite import Debt as Debt
 from lakeward.lake import Lakeward as Lakeward
-from lakeward.logs import event as event, log_to_stderr as log_to_stderr, logs_messages as logs_messages
+from lakeward.logs import (
+    LineHandler as LineHandler,
+    event as event,
+    log_to_stderr as log_to_stderr,
+    logs_messages as logs_messages,
+)
 from lakeward.mirror.columns_repair import ColumnsRepair as ColumnsRepair
 from lakeward.mirror.erase import LandingTrace as LandingTrace
 from lakeward.mirror.maintenance import (
@@ -103,7 +131,7 @@ from lakeward.mirror.op.report import (
 from lakeward.mirror.op.steps import Step as Step
 from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as QuarantineReport
 from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
-from lakeward.model import TableId as TableId
+from lakeward.model import OpKind as OpKind, TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
 from lakeward.runner.freshness import Freshness as Freshness, FreshnessVerdict as FreshnessVerdict
 from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
@@ -115,10 +143,11 @@ from lakeward.runner.status import (
     status_totals as status_totals,
 )
 from lakeward.runner.tables import Discovery as Discovery, KnownTable as KnownTable
-from lakeward.runner.validation import Finding as Finding, Proposal as Proposal
-from lakeward.runner.walkthrough import ImportedTable as ImportedTable
+from lakeward.runner.validation import Finding as Finding, Proposal as Proposal, Severity as Severity
+from lakeward.runner.walkthrough import ImportOutcome as ImportOutcome, ImportedTable as ImportedTable
 from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher
 from lakeward.spark.errors import explain_error as explain_error, query_errors as query_errors
+from lakeward.state.base import StateStore as StateStore
 from lakeward.testing.simulator import (
     SimulationResult as SimulationResult,
     SimulatorOptions as SimulatorOptions,
@@ -126,14 +155,19 @@ from lakeward.testing.simulator import (
 )
 from lakeward.text import count as count, escape_text as escape_text, rate as rate, to_json as to_json
 from lakeward.views.erasure import ErasedPlace as ErasedPlace, Receipt as Receipt
-from lakeward.views.history.rows import HistoryEntry as HistoryEntry, RowHistory as RowHistory
+from lakeward.views.history.rows import (
+    ChangeVerdict as ChangeVerdict,
+    HistoryEntry as HistoryEntry,
+    RowHistory as RowHistory,
+)
 from lakeward.views.history.scd2 import HistoryReport as HistoryReport
 from lakeward.views.verification.report import (
     RowFinding as RowFinding,
     TableVerification as TableVerification,
+    Verdict as Verdict,
     Verified as Verified,
     VerifyReport as VerifyReport,
 )
-from lakeward.views.versions.manage import Version as Version
+from lakeward.views.versions.manage import Version as Version, VersionState as VersionState
 
 __version__: str

@@ -17,7 +17,7 @@ from lakeward.cassandra.range_files import ReadGroup
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.sync_rounds import SyncReport, SyncStep
-from lakeward.cassandra.sync_steps import Action
+from lakeward.cassandra.sync_steps import SyncAction
 from lakeward.cassandra.write_plan import WriteReport, WriteStatus
 from lakeward.columns import Column
 from lakeward.demo.cassandra import project
@@ -249,7 +249,7 @@ EXAMPLES: dict[str, Any] = {
     "status totals": StatusTotals(1, {"current": 1}, 2),
     "summary": _RESULT_SUMMARY,
     "sync report": SyncReport(
-        (SyncStep(Action.APPLY, {"rejected": 1, "warnings": ["w"]}),), {"id": "abc"}, ("old",), {"f": "why"}
+        (SyncStep(SyncAction.APPLY, {"rejected": 1, "warnings": ["w"]}),), {"id": "abc"}, ("old",), {"f": "why"}
     ),
     "sync report, nothing": SyncReport((), None),
     "table plan": TablePlan("sales.product", Outcome.DONE, _OP, ("a",), 1, RowChanges(1, 2, 3)),

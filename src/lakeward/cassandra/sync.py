@@ -21,7 +21,7 @@ from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.snapshots import LIVE
 from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncLoop, SyncReport, SyncRound
-from lakeward.cassandra.sync_steps import Action, Rules
+from lakeward.cassandra.sync_steps import Rules, SyncAction
 from lakeward.cassandra.tables import has_keyspace, has_rows, is_there, require_writable
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import ConfigurationError, RefusedInputError
@@ -268,7 +268,9 @@ class _ClusterWork:
         return export_table(self._spark, self._config, sync.source, request, on_progress=self._on_progress).to_dict()
 
     def perform(self, step: NextStep) -> Mapping[str, Any]:
-        done = {Action.IMPORT: self._import, Action.DIFF: self._diff, Action.APPLY: self._apply}.get(step.action)
+        done = {SyncAction.IMPORT: self._import, SyncAction.DIFF: self._diff, SyncAction.APPLY: self._apply}.get(
+            step.action
+        )
         with _own_hints():
             return (done or self._record)(step)
 
@@ -325,6 +327,6 @@ class _ClusterWork:
     def _record(self, step: NextStep) -> Mapping[str, Any]:
         """Record that the target holds an export without writing anything to it."""
         side, found = open_side(self._spark, self._config, step.export.folder), step.change_set
-        is_assumed = step.action is Action.ASSUME
+        is_assumed = step.action is SyncAction.ASSUME
         self._target.ledger.record(side.identity, found.id if found is not None else None, assumed=is_assumed)
         return {"export": step.export.folder, "change_set": found.folder if found is not None else None}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import watchfiles
 
 from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHOTS, name_in, seconds_to_next_minute
-from lakeward.cassandra.sync_steps import Action, NextStep, Rules, next_step, require_known_target
+from lakeward.cassandra.sync_steps import NextStep, Rules, SyncAction, next_step, require_known_target
 from lakeward.diffing.stored.folders import INCREMENTAL
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
@@ -48,7 +48,7 @@ class SyncWork(Protocol):
 class SyncStep:
     """A finished step; ``result`` is what the command of that name shows."""
 
-    action: Action
+    action: SyncAction
     result: Mapping[str, Any]
 
     @property
@@ -94,9 +94,9 @@ class SyncReport(
         actions = {step.action for step in self.steps}
         if self.rejected:
             return "rejected rows"
-        if actions & {Action.IMPORT, Action.APPLY}:
+        if actions & {SyncAction.IMPORT, SyncAction.APPLY}:
             return "applied"
-        if Action.ASSUME in actions:
+        if SyncAction.ASSUME in actions:
             return "assumed"
         return "nothing changed" if actions else "nothing to do"
 
@@ -129,7 +129,7 @@ class SyncRound:
             require_known_target(self.target, self.rules.first)
             self._require_latest_minute()
             self.on_progress("exporting")
-            steps = [*steps, SyncStep(Action.EXPORT, self.work.export()), *self._follow()]
+            steps = [*steps, SyncStep(SyncAction.EXPORT, self.work.export()), *self._follow()]
         holds = self.target.applied()
         left_out = self.folder.exports(after=name_in(before or holds or {})).unusable
         return SyncReport(tuple(steps), holds, tuple(self._removed()), left_out)
@@ -141,7 +141,7 @@ class SyncRound:
         while (step := next_step(self.folder, self.target, self.rules)) is not None:
             if step == last:
                 raise _still_to_be_done(step, is_empty=self.target.is_empty())
-            if step.action is Action.DIFF:
+            if step.action is SyncAction.DIFF:
                 self._require_known_time(step.export)
                 self._wait_for_free_minute("a change set", self._change_set_of_now())
             self.on_progress(_step_text(step))
@@ -196,7 +196,7 @@ class SyncRound:
 
 
 def _still_to_be_done(step: NextStep, *, is_empty: bool) -> LakewardError:
-    if step.action is Action.IMPORT and is_empty:
+    if step.action is SyncAction.IMPORT and is_empty:
         msg = f"{step.export.folder} was written to the target, which still has no rows"
         hint = "--timestamp now   (if its rows were deleted in the target after the export)"
         return RefusedInputError(msg, hint=hint)
@@ -206,11 +206,11 @@ def _still_to_be_done(step: NextStep, *, is_empty: bool) -> LakewardError:
 def _step_text(step: NextStep) -> str:
     change_set = step.change_set.folder if step.change_set is not None else ""
     words = {
-        Action.IMPORT: f"importing {step.export.folder}",
-        Action.ASSUME: f"assuming that the target holds {step.export.folder}",
-        Action.DIFF: f"comparing {step.export.folder} with what the target holds",
-        Action.APPLY: f"applying {change_set}",
-        Action.RECORD: f"nothing changed up to {step.export.folder}",
+        SyncAction.IMPORT: f"importing {step.export.folder}",
+        SyncAction.ASSUME: f"assuming that the target holds {step.export.folder}",
+        SyncAction.DIFF: f"comparing {step.export.folder} with what the target holds",
+        SyncAction.APPLY: f"applying {change_set}",
+        SyncAction.RECORD: f"nothing changed up to {step.export.folder}",
     }
     return words[step.action]
 

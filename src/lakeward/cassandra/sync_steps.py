@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CHOICE = "--first import writes the newest export over it, --first assume assumes that it holds that export"
 
 
-class Action(StrEnum):
+class SyncAction(StrEnum):
     """A kind of step."""
 
     EXPORT = "export"
@@ -57,7 +57,7 @@ class Rules:
 class NextStep:
     """The next action, with its export, the export before it, and the change set between them."""
 
-    action: Action
+    action: SyncAction
     export: KnownExport
     past: KnownExport | None = None
     change_set: KnownChangeSet | None = None
@@ -91,7 +91,7 @@ def next_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextSte
     begun = target.under_way()
     if begun is not None and (name := folder.name_of(begun)) is not None:
         # Rows of it are in the target: importing another export would leave those that it does not have.
-        return NextStep(Action.IMPORT, _of_source(folder.export(name), rules))
+        return NextStep(SyncAction.IMPORT, _of_source(folder.export(name), rules))
     applied = target.applied()
     if applied is None:
         return _first_step(folder, target, rules)
@@ -130,7 +130,7 @@ def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> 
     newest = folder.newest()
     if newest is None or (newest.expires and newest.id == applied.get("id")):
         return None
-    return NextStep(Action.IMPORT, _of_source(newest, rules))
+    return NextStep(SyncAction.IMPORT, _of_source(newest, rules))
 
 
 def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = None) -> KnownExport:
@@ -149,8 +149,8 @@ def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = Non
 def _step_between(folder: ExportFolder, past: KnownExport, current: KnownExport) -> NextStep:
     found = folder.change_set(past.id, current)
     if found is None:
-        return NextStep(Action.DIFF, current, past)
-    return NextStep(Action.RECORD if found.is_empty else Action.APPLY, current, past, found)
+        return NextStep(SyncAction.DIFF, current, past)
+    return NextStep(SyncAction.RECORD if found.is_empty else SyncAction.APPLY, current, past, found)
 
 
 def _first_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextStep | None:
@@ -158,7 +158,7 @@ def _first_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextS
     if newest is None:
         return None
     require_known_target(target, rules.first)
-    return NextStep(Action.ASSUME if rules.first is First.ASSUME else Action.IMPORT, _of_source(newest, rules))
+    return NextStep(SyncAction.ASSUME if rules.first is First.ASSUME else SyncAction.IMPORT, _of_source(newest, rules))
 
 
 def require_known_target(target: SyncTarget, first: First | None) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from lakeward import CassandraClient, RateLimits
 from lakeward.cassandra.sync_rounds import SyncLoop, SyncReport, SyncStep
-from lakeward.cassandra.sync_steps import Action
+from lakeward.cassandra.sync_steps import SyncAction
 from lakeward.cli import cassandra as commands
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.main import cli
@@ -112,7 +112,7 @@ def test_a_failed_round_is_not_reported_after_a_stop():
 
 def test_rejected_rows_and_warnings_are_reported(capsys):
     result = {"upserted": 5, "deleted": 0, "rejected": 2, "dead_letters": "letters/x", "warnings": ["rows stay"]}
-    report = SyncReport((SyncStep(Action.IMPORT, result),), None, (), {"exports/half": "holds a part"})
+    report = SyncReport((SyncStep(SyncAction.IMPORT, result),), None, (), {"exports/half": "holds a part"})
     commands._show_round(Invocation(), report)
     printed = capsys.readouterr()
     assert "import: 5 upserted, 0 deleted" in printed.out

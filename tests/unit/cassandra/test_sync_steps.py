@@ -13,7 +13,7 @@ import pytest
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.export_folder import ExportFolder, table_folder
 from lakeward.cassandra.sync_rounds import SyncReport, SyncRound
-from lakeward.cassandra.sync_steps import Action, First, NextStep, Rules
+from lakeward.cassandra.sync_steps import First, NextStep, Rules, SyncAction
 from lakeward.errors import RefusedInputError, RetriableError
 from lakeward.storage.filesystem import LocalFileSystem
 
@@ -506,4 +506,4 @@ def test_the_folder_of_a_table(tmp_path):
 
 
 def test_every_action_has_a_name():
-    assert [str(action) for action in Action] == ["export", "import", "assume", "diff", "apply", "record"]
+    assert [str(action) for action in SyncAction] == ["export", "import", "assume", "diff", "apply", "record"]
