@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +99,44 @@ def test_a_table_that_cannot_be_looked_at_does_not_hide_the_others(scene: Scene)
         file.unlink()
     assert (status(scene).state, status(scene, "sales.other").state) == ("current", "failed")
     assert "missing" in (status(scene, "sales.other").error or "")
+
+
+def freshness(scene: Scene) -> tuple[str, str]:
+    found = status(scene).freshness
+    assert found is not None
+    return found.verdict.value, found.reason
+
+
+def test_freshness_is_judged_by_files_that_are_not_applied(scene: Scene) -> None:
+    scene.table(freshness="1h")
+    scene.landing.mkdir()
+    assert freshness(scene) == ("unknown", "nothing was loaded yet")
+    scene.land("LOAD00000001.csv", *LOAD)
+    scene.run()
+    assert freshness(scene) == ("on time", "no file waits")
+    now = time.time()
+    names = [f"{datetime.fromtimestamp(now - age, UTC):%Y%m%d-%H%M%S}000.csv" for age in (7200, 60)]
+    # It was copied just now: its name shows how long its changes have waited.
+    file = scene.land(names[0], "U,1,new,x,1.00")
+    assert freshness(scene)[0] == "late"
+    crash_at(scene, "log.ledger")
+    interrupted = status(scene)
+    assert (interrupted.state, interrupted.files_pending) == ("interrupted", 0)
+    assert interrupted.freshness is not None and interrupted.freshness.newest_change is None
+    assert freshness(scene)[0] == "late", "the file's op is logged and not yet applied"
+    away = file.rename(scene.folder / "away.csv")
+    assert freshness(scene)[0] == "unknown"
+    away.rename(file)
+    scene.run()
+    applied = status(scene).freshness
+    assert applied is not None and applied.age_seconds is not None
+    assert (applied.verdict.value, applied.basis) == ("on time", "name")
+    assert applied.age_seconds > 7199
+    scene.land(names[1], "U,1,x,x,not a number")
+    scene.refused()
+    assert freshness(scene) == ("unknown", "its last run failed")
+    scene.table()
+    assert status(scene).freshness is None
 
 
 def test_bad_rows_are_counted_through_every_kind_of_op(scene: Scene) -> None:
