@@ -85,6 +85,17 @@ TEXTS, MAPPINGS = (
 )
 # Any of Spark's DataFrame classes, none of which this module imports.
 FRAME = Kind("a DataFrame", lambda value: hasattr(value, "sparkSession") and hasattr(value, "schema"))
+
+
+def at_least(minimum: int, kind: Kind) -> Kind:
+    """Return the kind of the numbers of a kind that are not smaller than the minimum."""
+    # A NaN is neither smaller nor larger than anything.
+    return Kind(f"{kind.expected} of {minimum} or more", lambda value: kind.accepts(value) and value >= minimum)
+
+
+COUNT, COUNT_OR_0, SPAN = at_least(1, WHOLE), at_least(0, WHOLE), at_least(0, NUMBER)
+POSITIVE = Kind("a number greater than 0", lambda value: NUMBER.accepts(value) and value > 0)
+SHARE = Kind("a number from 0 to 1", lambda value: NUMBER.accepts(value) and 0 <= value <= 1)
 OPTIONAL_TEXT, OPTIONAL_WHOLE, OPTIONAL_NUMBER = TEXT | NONE, WHOLE | NONE, NUMBER | NONE
 
 

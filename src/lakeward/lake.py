@@ -15,23 +15,26 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from lakeward.api.deprecated import former_spellings
 from lakeward.api.opened import OpenedLake, TableRegistry, silently
 from lakeward.arguments import (  # fmt: skip
+    COUNT,
+    COUNT_OR_0,
     FLAG,
     MAPPING,
     MAPPINGS,
     NONE,
-    NUMBER,
     OPTIONAL_NUMBER,
     OPTIONAL_TEXT,
     OPTIONAL_WHOLE,
     PATH,
+    POSITIVE,
+    SPAN,
     TEXT,
     TEXTS,
-    WHOLE,
     checked,
     instance,
     takes,
 )
 from lakeward.config import Config, load_config
+from lakeward.errors import ConfigurationError
 from lakeward.mirror.op.context import RunOptions
 from lakeward.model import TableId
 from lakeward.runner.observers import Reporting
@@ -284,14 +287,21 @@ class Lakeward:
 
     @takes(tables=TEXTS, options=_OPTIONS)
     def plan(self, tables: Iterable[str] = (), *, options: RunOptions | None = None) -> list[TablePlan]:
-        """Return what a run would do next for each table, without writing."""
+        """Return what a run would do next for each table, without writing.
+
+        Args:
+            tables: as for ``run``.
+            options: as for ``run``.
+
+        Raises:
+            ConfigurationError: as for ``run``.
+        """
         from lakeward.runner.workbench import plan_tables
 
-        require_landing(self.config, self.storage)
-        chosen = self._opened.active(tables)
-        return plan_tables(self._opened.workbench(), chosen, options or RunOptions())
+        chosen, decided = self._decided(tables, options)
+        return plan_tables(self._opened.workbench(), chosen, decided)
 
-    @takes(tables=TEXTS, options=_OPTIONS, wait=NUMBER, parallel=OPTIONAL_WHOLE)
+    @takes(tables=TEXTS, options=_OPTIONS, wait=SPAN, parallel=COUNT | NONE)
     def run(
         self,
         tables: Iterable[str] = (),
@@ -305,20 +315,35 @@ class Lakeward:
         """Bring mirrors up to date: all active tables, or those named.
 
         Args:
-            tables: names as ``schema.table``.
+            tables: names as ``schema.table``; none: all active ones, or those that read ``options.files``.
             options: decisions for this run.
             wait: seconds to wait for a table that another writer holds.
             parallel: number of tables that run at the same time; default as configured.
             stop: an event that ends the run as Ctrl-C would, with KeyboardInterrupt, when another thread sets it.
             observers: called with the events of this run, after those of the constructor.
+
+        Raises:
+            ConfigurationError: a table is unknown or inactive, or a file of the options is not there or not theirs.
         """
         from lakeward.runner.observers import fan_out
         from lakeward.runner.run import run_tables
 
-        require_landing(self.config, self.storage)
-        chosen, bench = self._opened.active(tables), self._opened.workbench()
+        chosen, decided = self._decided(tables, options)
+        bench = self._opened.workbench()
         observer = fan_out((*self._reporting.observers(), *self._observers, *observers))
-        return run_tables(bench, chosen, options or RunOptions(), observer, wait=wait, parallel=parallel, stop=stop)
+        return run_tables(bench, chosen, decided, observer, wait=wait, parallel=parallel, stop=stop)
+
+    def _decided(self, tables: Iterable[str], options: RunOptions | None) -> tuple[list[KnownTable], RunOptions]:
+        """Return the tables of a run and its options, both checked against landing."""
+        from lakeward.runner.watch.requests import resolve_files
+
+        require_landing(self.config, self.storage)
+        names, decided = resolve_files(self, tables, options or RunOptions())
+        chosen = self._opened.active(names)
+        if decided.reload and not names and len(chosen) > 1:
+            msg = "reload decides about the load files of single tables: name the table"
+            raise ConfigurationError(msg, hint=f"lake.run([{str(chosen[0].table)!r}], options=RunOptions(reload=True))")
+        return chosen, decided
 
     @takes(tables=TEXTS)
     def watch(
@@ -343,7 +368,7 @@ class Lakeward:
     def choose_files(
         self, tables: Iterable[str] = (), *, files: Iterable[str]
     ) -> tuple[tuple[str, ...], frozenset[str]]:
-        """Return the tables that landing files belong to, and the files' paths for ``RunOptions(files=…)``.
+        """Return the tables that landing files belong to, and the files' paths under landing.
 
         Args:
             tables: names as ``schema.table``; none: those that read the files.
@@ -358,7 +383,7 @@ class Lakeward:
 
     @takes(file=TEXT)
     def landing_path(self, file: str) -> str:
-        """Return a landing file's path as ``RunOptions`` takes it.
+        """Return a landing file's path under landing.
 
         Raises:
             ConfigurationError: it is not under landing.
@@ -375,7 +400,7 @@ class Lakeward:
         chosen = self._opened.named(tables)
         return table_statuses(self._opened.workbench(), chosen) if chosen else []
 
-    @takes(table=OPTIONAL_TEXT, limit=WHOLE)
+    @takes(table=OPTIONAL_TEXT, limit=COUNT)
     def runs(self, table: str | None = None, *, limit: int = 20) -> list[RunSummary]:
         """Return the newest runs, newest first; with ``table`` only its runs, and only its part of them."""
         from lakeward.runner.history import list_runs
@@ -427,7 +452,7 @@ class Lakeward:
 
     # Quarantine
 
-    @takes(name=TEXT, limit=OPTIONAL_WHOLE)
+    @takes(name=TEXT, limit=COUNT_OR_0 | NONE)
     def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
         """Yield a table's bad rows that wait for a decision."""
         from lakeward.mirror.quarantine import bad_rows
@@ -454,7 +479,7 @@ class Lakeward:
 
     # Verification, undo, erasure, maintenance
 
-    @takes(tables=TEXTS, basis=TEXT, sample=OPTIONAL_NUMBER, key_ranges=TEXTS, repair=FLAG, limit=WHOLE)
+    @takes(tables=TEXTS, basis=TEXT, sample=OPTIONAL_NUMBER, key_ranges=TEXTS, repair=FLAG, limit=COUNT_OR_0)
     @takes(against=OPTIONAL_TEXT, against_table=OPTIONAL_TEXT, cut_off=OPTIONAL_TEXT, changed_at=OPTIONAL_TEXT)
     def verify(
         self,
@@ -497,7 +522,7 @@ class Lakeward:
         return verify_tables(self._opened, chosen, options, repair=repair)
 
     @former_spellings(plan="plan_undo")
-    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, newest_op=OPTIONAL_WHOLE)
+    @takes(name=TEXT, to_op=COUNT_OR_0 | NONE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, newest_op=OPTIONAL_WHOLE)
     def undo(
         self,
         name: str,
@@ -524,7 +549,7 @@ class Lakeward:
 
         return undo_ops(self._opened, name, undo_request(self._opened, to_op, to_time, skip_files, newest_op))
 
-    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, finish=FLAG)
+    @takes(name=TEXT, to_op=COUNT_OR_0 | NONE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, finish=FLAG)
     def plan_undo(
         self,
         name: str,
@@ -604,7 +629,7 @@ class Lakeward:
             return resume(context)
 
     @former_spellings(plan="plan_maintenance")
-    @takes(tables=TEXTS, only=OPTIONAL_TEXT, max_seconds=OPTIONAL_NUMBER, max_bytes=OPTIONAL_WHOLE, wait=NUMBER)
+    @takes(tables=TEXTS, only=OPTIONAL_TEXT, max_seconds=POSITIVE | NONE, max_bytes=COUNT | NONE, wait=SPAN)
     def maintain(
         self,
         tables: Iterable[str] = (),

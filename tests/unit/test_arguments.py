@@ -29,6 +29,7 @@ from lakeward import (
     reverse,
 )
 from lakeward.arguments import TEXTS, checked
+from lakeward.config import parse_config
 
 # All that a check reads.
 FRAME: Any = SimpleNamespace(sparkSession=None, schema=None)
@@ -60,10 +61,19 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (Duration, (5,), {}, "Duration: limit must be a timedelta"),
     (MapEntries, ("yes",), {}, "ordered must be True or False"),
     (RunOptions, (), {"files": "a.csv"}, "RunOptions: files must be a list of texts, found 'a.csv'"),
-    (RunOptions, (), {"max_files": "3"}, "max_files must be a whole number or None"),
+    (RunOptions, (), {"max_files": "3"}, "max_files must be a whole number of 1 or more or None"),
     (load_config, (3,), {}, "load_config: path must be a path or None, found 3"),
     (Lakeward, ("lakeward.yaml",), {}, "config must be a Config, found 'lakeward.yaml'"),
     (Lakeward.open, ({"landing": "x"},), {}, "open: path must be"),
+]
+
+
+WRONG += [
+    (RunOptions, (), {name: value}, f"RunOptions: {name} must be a .*number.* or None, found {value}")
+    for name, value in [("max_files", 0), ("max_bytes", -1), ("attempts", -1), ("time_limit", 0), ("time_limit", -1)]
+]
+WRONG += [
+    (RunOptions, (), {"time_limit": float("nan")}, "time_limit must be a number greater than 0 or None, found nan")
 ]
 
 
@@ -101,6 +111,25 @@ def test_a_text_for_a_list_of_texts_is_not_split_into_letters(tmp_path: Path) ->
             lake.erase("sales.customer", {"id": 1}, reason="asked")
         with pytest.raises(ConfigurationError, match="name must be a text, found 3"):
             lake.table(3)  # type: ignore[arg-type]
+
+
+def test_numbers_out_of_range_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    wrong: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        ("run", (), {"parallel": 0}), ("run", (), {"parallel": -1}), ("run", (), {"wait": -1}),
+        ("run", (), {"wait": float("nan")}), ("runs", (), {"limit": 0}), ("bad_rows", ("a.b",), {"limit": -1}),
+        ("verify", (), {"limit": -1}), ("undo", ("a.b",), {"to_op": -1}), ("plan_undo", ("a.b",), {"to_op": -1}),
+        ("maintain", (), {"max_seconds": 0}), ("maintain", (), {"max_bytes": 0}), ("maintain", (), {"wait": -0.5}),
+    ]  # fmt: skip
+    with Lakeward(parse_config({"tables": {"a.b": {}}}, base=tmp_path)) as lake:
+        calls = [(getattr(lake, method), args, options) for method, args, options in wrong]
+        calls += [(lake.history.row, ("a.b", {"id": 1}), {"limit": 0})]
+        calls += [(lake.snapshots.drop, ("a.b",), options) for options in ({"keep": -1}, {"older_than": -1})]
+        for call, args, options in calls:
+            [(name, value)] = options.items()
+            with pytest.raises(ConfigurationError, match=f"{name} must be a .*number.*, found {value}"):
+                call(*args, **options)
+        assert not lake.has_spark()
 
 
 def test_former_spellings_work_and_warn(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from lakeward.api.opened import OpenedLake, silently
-from lakeward.arguments import FLAG, NONE, OPTIONAL_NUMBER, OPTIONAL_TEXT, PATH, TEXT, TEXTS, WHOLE, instance, takes
+from lakeward.arguments import COUNT_OR_0, FLAG, NONE, OPTIONAL_TEXT, PATH, SHARE, TEXT, TEXTS, instance, takes
 from lakeward.config import Config, load_config
 from lakeward.config.loading import DEFAULT_FILE
 from lakeward.diffing.stored.addresses import parse_address
@@ -139,8 +139,8 @@ ALL_COLUMNS = "*"
 _CONFIG = PATH | instance("a Config", Config) | NONE
 
 
-@takes(past=TEXT, current=TEXT, keys=TEXTS, to=OPTIONAL_TEXT, format=TEXT, plan=TEXT, exact=FLAG, limit=WHOLE)
-@takes(max_delete_share=OPTIONAL_NUMBER, report=PATH | NONE, folder=OPTIONAL_TEXT, incomplete_ok=FLAG, config=_CONFIG)
+@takes(past=TEXT, current=TEXT, keys=TEXTS, to=OPTIONAL_TEXT, format=TEXT, plan=TEXT, exact=FLAG, limit=COUNT_OR_0)
+@takes(max_delete_share=SHARE | NONE, report=PATH | NONE, folder=OPTIONAL_TEXT, incomplete_ok=FLAG, config=_CONFIG)
 @takes(schema=OPTIONAL_TEXT, past_schema=OPTIONAL_TEXT, current_schema=OPTIONAL_TEXT)
 @takes(past_format=OPTIONAL_TEXT, current_format=OPTIONAL_TEXT)
 def diff_snapshots(

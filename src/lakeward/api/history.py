@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.arguments import FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, WHOLE, takes
+from lakeward.arguments import COUNT, FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class History:
     def __init__(self, lake: OpenedLake) -> None:
         self._lake = lake
 
-    @takes(name=TEXT, key=MAPPING, limit=WHOLE)
+    @takes(name=TEXT, key=MAPPING, limit=COUNT)
     def row(self, name: str, key: Mapping[str, Any], *, limit: int = 1000) -> RowHistory:
         """Return every change of one row in order, down to the row as it is now.
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXT, TEXTS, takes
+from lakeward.arguments import COUNT_OR_0, FLAG, NONE, OPTIONAL_TEXT, SPAN, TEXT, TEXTS, takes
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Snapshots:
             for checked in outdated_publications(bench.context(known), version)
         ]
 
-    @takes(table=TEXT, version=OPTIONAL_TEXT, keep=OPTIONAL_WHOLE, older_than=OPTIONAL_NUMBER, dry_run=FLAG)
+    @takes(table=TEXT, version=OPTIONAL_TEXT, keep=COUNT_OR_0 | NONE, older_than=SPAN | NONE, dry_run=FLAG)
     def drop(
         self,
         table: str,

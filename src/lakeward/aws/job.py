@@ -87,11 +87,9 @@ def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), 
     """Run tables once, in the current Spark application or in a new one."""
     from lakeward.lake import Lakeward
     from lakeward.mirror.op.context import RunOptions
-    from lakeward.runner.watch.requests import choose_files
 
     with Lakeward(open_config(config)) as lake:
-        names, paths = choose_files(lake, tables, files)
-        return lake.run(names, options=RunOptions(files=paths), wait=wait)
+        return lake.run(tables, options=RunOptions(files=frozenset(files)), wait=wait)
 
 
 def _print(document: object) -> None:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from lakeward import (
         Config,
-        Lakeward,
         LoadDecision,
         OpReport,
         RunOptions,
@@ -141,31 +140,23 @@ def run_options(function: Any) -> Any:
     return function
 
 
-def read_options(
-    lake: Lakeward, names: Sequence[str], choices: Mapping[str, Any]
-) -> tuple[tuple[str, ...], RunOptions]:
-    """Return the tables and the options of a run; files without tables choose the tables they belong to."""
+def read_options(names: Sequence[str], choices: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run."""
     from lakeward import RunOptions
 
     if choices["reload"] and not names:
         msg = "--reload decides about the load files of single tables: name the table"
         raise click.UsageError(msg)
-    tables, paths = lake.choose_files(names, files=choices["files"])
-    parts = {
-        name: frozenset(lake.landing_path(path) for path in choices[name])
-        for name in ("keep_parts", "drop_parts", "accept_changed")
-    }
-    options = RunOptions(
+    return RunOptions(
         allow_deletes=choices["allow_deletes"],
-        files=paths,
+        files=choices["files"],
         cut=choices["cut"],
         same_load=choices["same_load"],
         reload=choices["reload"],
-        keep_parts=parts["keep_parts"],
-        drop_parts=parts["drop_parts"],
-        accept_changed=parts["accept_changed"],
+        keep_parts=choices["keep_parts"],
+        drop_parts=choices["drop_parts"],
+        accept_changed=choices["accept_changed"],
     )
-    return tables, options
 
 
 _FILES_SHOWN = 5
@@ -180,8 +171,8 @@ def plan(invocation: Invocation, names: tuple[str, ...], **choices: object) -> i
     If the run of a table would be refused, the reason is shown and the exit code is that of the run.
     """
     with invocation.lake() as lake:
-        tables, options = read_options(lake, names, choices)
-        plans = lake.plan(tables, options=options)
+        options = read_options(names, choices)
+        plans = lake.plan(names, options=options)
     code = max((found.exit_code for found in plans), default=0)
     if not plans:
         note_idle(invocation)
@@ -270,8 +261,8 @@ def run(invocation: Invocation, names: tuple[str, ...], wait: float, parallel: i
     A table that fails does not stop the others. A table held by another writer is skipped and reported.
     """
     with invocation.lake() as lake:
-        tables, options = read_options(lake, names, choices)
-        report = lake.run(tables, options=with_limits(options, choices), wait=wait, parallel=parallel)
+        options = read_options(names, choices)
+        report = lake.run(names, options=with_limits(options, choices), wait=wait, parallel=parallel)
     if not report.tables:
         note_idle(invocation)
     emit(invocation, report.to_dict(), lambda console: draw_report(console, report))

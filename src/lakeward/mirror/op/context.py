@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, check_fields
+from lakeward.arguments import COUNT, COUNT_OR_0, FLAG, NONE, OPTIONAL_TEXT, POSITIVE, TEXTS, check_fields
 from lakeward.formats.dms.listing import parse_time, table_folder
 from lakeward.spark.workspace import session_settings
 
@@ -40,7 +40,8 @@ _PATHS = ("files", "keep_parts", "drop_parts", "accept_changed")
 class RunOptions:
     """The user's options for one run.
 
-    ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
+    ``files`` restricts the run to these files: paths under landing, local paths, file:// or s3:// URIs, as all files
+    here; without tables it chooses those that read them. ``cut`` is the name time from which change files belong to
     a reload: ``2024-04-05T00:30:52`` (UTC unless it has an offset), a day, or as in file names,
     ``20240405-003052555``; it is kept as 20 digits in UTC. ``same_load``: load parts with a new time and the old
     content were only copied again; ``reload``: the source was loaded again. ``keep_parts`` belong to the load that is
@@ -66,8 +67,8 @@ class RunOptions:
         """Refuse values that would fail, or be misunderstood, only once tables are run."""
         check_fields(self, allow_deletes=FLAG, same_load=FLAG, reload=FLAG, cut=OPTIONAL_TEXT)
         check_fields(self, **dict.fromkeys(_PATHS, TEXTS))
-        check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
-        check_fields(self, time_limit=OPTIONAL_NUMBER)
+        check_fields(self, max_files=COUNT | NONE, max_bytes=COUNT | NONE)
+        check_fields(self, time_limit=POSITIVE | NONE, attempts=COUNT_OR_0 | NONE)
         for name in _PATHS:
             object.__setattr__(self, name, frozenset(getattr(self, name)))
         if self.cut is not None:

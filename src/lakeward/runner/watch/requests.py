@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.request import url2pathname
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakeward.config import Config
+    from lakeward.mirror.op.context import RunOptions
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.watch.watcher import Lake
+    from lakeward.state.base import StateStore
     from lakeward.storage.landing import Landing
 
 
@@ -184,6 +186,11 @@ class LandingLake(Protocol):
         """The landing folder."""
         ...
 
+    @property
+    def state(self) -> StateStore:
+        """The state store."""
+        ...
+
     def tables(self) -> list[KnownTable]:
         """All tables that are declared or registered."""
         ...
@@ -206,6 +213,33 @@ def choose_files(
     return (_tables_of(lake, paths, tables) if paths else tables), paths
 
 
+def resolve_files(lake: LandingLake, names: Iterable[str], options: RunOptions) -> tuple[tuple[str, ...], RunOptions]:
+    """Return the tables of a run, and its options with all files as paths under landing.
+
+    Raises:
+        ConfigurationError: a file is not under landing, or belongs to none of the tables: it would match nothing.
+    """
+    tables, files = choose_files(lake, names, options.files)
+    keep, changed = (
+        frozenset(landing_path(lake, file) for file in found) for found in (options.keep_parts, options.accept_changed)
+    )
+    drop = frozenset(_path_or_record(lake, file, tables) for file in options.drop_parts)
+    if decided := keep | drop | changed:
+        _tables_of(lake, decided, tables)
+    return tables, replace(options, files=files, keep_parts=keep, drop_parts=drop, accept_changed=changed)
+
+
+def _path_or_record(lake: LandingLake, file: str, names: tuple[str, ...]) -> str:
+    """Return a file's path under landing, also of a load part that was read and is gone from there."""
+    try:
+        return landing_path(lake, file)
+    except ConfigurationError:
+        for table in _chosen(lake, names):
+            if lake.state.lookup(table.table, [file]):
+                return file
+        raise
+
+
 def landing_path(lake: LandingLake, uri: str) -> str:
     """Return a file's path under landing; raise if it is not there."""
     path = _local_path(lake.storage.root, uri) if lake.storage.is_local else _s3_path(lake, uri)
@@ -216,7 +250,7 @@ def landing_path(lake: LandingLake, uri: str) -> str:
 
 
 def _local_path(landing: str, uri: str) -> str | None:
-    parts, root = split_address(uri, f"--file {uri!r}"), Path(landing)
+    parts, root = split_address(uri, f"file {uri!r}"), Path(landing)
     local = Path(url2pathname(parts.path) if parts.scheme == "file" else uri)
     for candidate in [local] if local.is_absolute() else [root / local, Path.cwd() / local]:
         if candidate.is_relative_to(root) and candidate.is_file():
@@ -227,7 +261,7 @@ def _local_path(landing: str, uri: str) -> str | None:
 def _s3_path(lake: LandingLake, uri: str) -> str | None:
     path: str | None = uri
     if is_s3(uri):
-        place = S3Location.parse(uri, "--file")
+        place = S3Location.parse(uri, "file")
         path = path_under(lake.config.landing, S3Object(place.bucket, place.prefix))
     try:
         if path:
@@ -239,8 +273,7 @@ def _s3_path(lake: LandingLake, uri: str) -> str | None:
 
 def _tables_of(lake: LandingLake, paths: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tables that files belong to; raise for a file that no chosen table reads."""
-    known = [lake.table(name) for name in names] if names else [table for table in lake.tables() if table.active]
-    readers = Readers(known, lake.config.transactions)
+    readers = Readers(_chosen(lake, names), lake.config.transactions)
     chosen: set[str] = set()
     for path in paths:
         owners = readers.of_folder(parent(path))
@@ -249,3 +282,8 @@ def _tables_of(lake: LandingLake, paths: Iterable[str], names: tuple[str, ...]) 
             raise ConfigurationError(msg, hint="lakeward discover, then lakeward tables list")
         chosen.update(owners)
     return tuple(sorted(chosen))
+
+
+def _chosen(lake: LandingLake, names: tuple[str, ...]) -> list[KnownTable]:
+    """Return the named tables, all active ones when none is named."""
+    return [lake.table(name) for name in names] if names else [table for table in lake.tables() if table.active]
