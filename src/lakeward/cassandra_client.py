@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from lakeward.api.diffs import SideOpener
+from lakeward.arguments import NONE, SPAN, checked
 from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import LiveTable, find_cluster
 from lakeward.cassandra.connection import connected
 from lakeward.cassandra.cql import TableAddress
 from lakeward.cassandra.tables import check_cluster, require_table
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -439,9 +441,9 @@ class CassandraClient:
         to: str,
         every: float | None = None,
         poll: float | None = None,
-        on_report: Callable[[SyncReport], None] = lambda _: None,
-        on_error: Callable[[LakewardError], None] = lambda _: None,
-        stop: Callable[[], bool] = lambda: False,
+        on_report: Callable[[SyncReport], None] | None = None,
+        on_error: Callable[[LakewardError], None] | None = None,
+        stop: Callable[[], bool] | None = None,
         **settings: Unpack[SyncSettings],
     ) -> None:
         """Call :meth:`sync` again and again, at an interval or whenever another job adds an export.
@@ -451,16 +453,21 @@ class CassandraClient:
         Args:
             into: the copy, ``[CLUSTER/]KEYSPACE.TABLE``.
             to: folder of exports and change sets.
-            every: seconds from the beginning of a round to that of the next; None: wait for exports in the folder.
+            every: with ``source``: seconds from the beginning of a round to that of the next; None: without
+                ``source``, wait for exports in the folder.
             poll: without ``every``: seconds between looks into the folder; None: 5 for a local one, else 30.
-            on_report: called with the report of every round.
-            on_error: called with an error that the next round may not have.
+            on_report: called with the report of every round; None: only its warnings are logged.
+            on_error: called with an error that the next round may not have; None: it is logged as a warning.
             stop: called after every round and every wait; true ends the loop.
             **settings: as for :meth:`sync`.
 
+        Raises:
+            ConfigurationError: the arguments contradict each other; nothing was done.
+            RefusedInputError: as for :meth:`sync`.
         """
         from lakeward.cassandra.sync import sync_forever
 
+        _require_rounds(settings.get("source"), every, poll)
         request = self._sync_request(into, to, settings)
         sync_forever(
             self.spark,
@@ -478,6 +485,9 @@ class CassandraClient:
         from lakeward.cassandra.sync import SyncRequest, followed_table
         from lakeward.cassandra.sync_steps import First
 
+        if settings.get("source") and settings.get("table"):
+            msg = "table is for exports of another job, source is exported by this one: pass only one of them"
+            raise ConfigurationError(msg, hint="leave out table")
         given: dict[str, Any] = {"source": None, "table": None, "first": None, "ledger": None, **settings}
         named, first, limits = given.pop("source"), given.pop("first"), given.pop("limits", _UNLIMITED)
         target, source = self.table(into), self.table(named) if named else None
@@ -493,3 +503,18 @@ class CassandraClient:
             limits=limits.for_writing(),
             **given,
         )
+
+
+def _require_rounds(source: str | None, every: float | None, poll: float | None) -> None:
+    """Refuse a source without an interval, and the reverse: exports of another job are waited for, not made."""
+    checked("keep_in_sync", "every", every, SPAN | NONE)
+    checked("keep_in_sync", "poll", poll, SPAN | NONE)
+    if every is not None and not source:
+        msg = "every needs source; without both, the exports of another job are waited for"
+        raise ConfigurationError(msg, hint="pass source, or leave out every")
+    if source and every is None:
+        msg = "source needs every: only the exports of another job can be waited for"
+        raise ConfigurationError(msg, hint="pass every, or leave out source")
+    if poll is not None and every is not None:
+        msg = "poll is how often the folder is looked at for exports of another job; with every it has no effect"
+        raise ConfigurationError(msg, hint="leave out poll, or every and source")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakeward.api.deprecated import former_spellings
-from lakeward.api.opened import OpenedLake, TableRegistry, silently
+from lakeward.api.opened import OpenedLake, TableRegistry
 from lakeward.arguments import (  # fmt: skip
     COUNT,
     COUNT_OR_0,
@@ -85,7 +85,7 @@ class Lakeward:
         spark: SparkSession | None = None,
         on_step: Callable[[str, Step], None] | None = None,
         observers: Iterable[Observer] = (),
-        during: During = silently,
+        during: During | None = None,
     ) -> None:
         """Open a lake by its configuration.
 
@@ -430,11 +430,15 @@ class Lakeward:
         """Run Spark SQL over the lake; ``sales.product`` is the mirror.
 
         Raises:
-            ConfigurationError: the statement does more than read the lake, and ``allow_writes`` is not set.
+            ConfigurationError: the statement is wrong, or it does more than read the lake and ``allow_writes`` is not
+                set. Errors of Spark while the rows are read are not translated: :func:`lakeward.query_errors` does it.
         """
         from lakeward.session.statements import read_only
+        from lakeward.spark.errors import query_errors
 
-        return self.spark.sql(query) if allow_writes else read_only(self.spark, query)
+        spark = self.spark
+        with query_errors():
+            return spark.sql(query) if allow_writes else read_only(spark, query)
 
     @property
     def history(self) -> History:

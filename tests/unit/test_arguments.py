@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import lakeward
 from lakeward import (
@@ -130,6 +131,23 @@ def test_numbers_out_of_range_are_refused_before_anything_is_done(tmp_path: Path
             with pytest.raises(ConfigurationError, match=f"{name} must be a .*number.*, found {value}"):
                 call(*args, **options)
         assert not lake.has_spark()
+
+
+@pytest.mark.parametrize("allow_writes", [False, True])
+def test_a_wrong_query_is_a_configuration_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allow_writes: bool
+) -> None:
+    def wrong(*_: object) -> None:
+        msg = "[UNRESOLVED_COLUMN] A column with name `nocol` cannot be resolved."
+        raise AnalysisException(msg)
+
+    monkeypatch.setattr("lakeward.session.statements.read_only", wrong)
+    spark: Any = SimpleNamespace(sql=wrong)
+    with (
+        Lakeward(parse_config({}, base=tmp_path), spark=spark) as lake,
+        pytest.raises(ConfigurationError, match=r"the query failed: .*nocol"),
+    ):
+        lake.sql("select nocol from a.b", allow_writes=allow_writes)
 
 
 def test_former_spellings_work_and_warn(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def diff_snapshots(
     incomplete_ok: bool = False,
     config: str | Path | Config | None = None,
     spark: SparkSession | None = None,
-    during: During = silently,
+    during: During | None = None,
 ) -> DiffResult:
     """Compare two snapshots and return, or write, what was inserted, changed and deleted.
 
@@ -241,7 +241,7 @@ def patch_snapshot(
     force: bool = False,
     config: str | Path | Config | None = None,
     spark: SparkSession | None = None,
-    during: During = silently,
+    during: During | None = None,
 ) -> Applied:
     """Apply change sets to a snapshot and write the snapshot that they lead to, or only check that they fit.
 
@@ -271,7 +271,7 @@ def patch_snapshot(
         found = _find_change_sets(sides, change_sets, side.frame.schema, tuple(keys), incomplete_ok=incomplete_ok)
         target = absolute(to).rstrip("/") if to else None
         store = open_filesystem(sides.spark, sides.config, target) if target else None
-        with during("applying" if target else "checking"):
+        with (during or silently)("applying" if target else "checking"):
             return apply_change_sets(side, found, store, target, force=force)
 
 

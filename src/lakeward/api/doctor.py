@@ -38,7 +38,7 @@ class Check:
 
 @takes(config=_CONFIG, start_spark=FLAG)
 def doctor(
-    config: str | Path | Config | None = None, *, start_spark: bool = True, during: During = silently
+    config: str | Path | Config | None = None, *, start_spark: bool = True, during: During | None = None
 ) -> list[Check]:
     """Check everything that a run needs; what depends on a broken part is skipped.
 
@@ -67,6 +67,7 @@ def doctor(
         if lacking & {"landing", "state"}
         else _look("tables", partial(_tables, found))
     )
+    during = during or silently
     checks += _clusters(found, during)
     return [*checks, _spark(found, checks, during) if start_spark else Check("spark", "skipped", "--no-spark")]
 

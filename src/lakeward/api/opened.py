@@ -43,7 +43,7 @@ class OpenedLake:
         *,
         spark: SparkSession | None = None,
         on_step: Callable[[str, Step], None] | None = None,
-        during: During = silently,
+        during: During | None = None,
     ) -> None:
         """Open landing and state store; nothing else is started.
 
@@ -60,7 +60,7 @@ class OpenedLake:
         # Temporary tables are useful in a session of the caller, but end with a session that is started here.
         self._is_own_session = spark is None
         self._on_step = on_step
-        self._during = during
+        self._during = during or silently
 
     def close(self) -> None:
         """Close the state store. The Spark application stays: other lakes may use it."""

@@ -106,9 +106,9 @@ def sync_forever(
     *,
     every: float | None = None,
     poll: float | None = None,
-    on_report: Callable[[SyncReport], None] = lambda _: None,
-    on_error: Callable[[LakewardError], None] = lambda _: None,
-    stop: Callable[[], bool] = lambda: False,
+    on_report: Callable[[SyncReport], None] | None = None,
+    on_error: Callable[[LakewardError], None] | None = None,
+    stop: Callable[[], bool] | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
     """Call :func:`sync_once` repeatedly: ``every`` so many seconds, else whenever another job adds an export.
@@ -121,8 +121,8 @@ def sync_forever(
         request: what is kept current.
         every: seconds from the beginning of a round to that of the next.
         poll: without ``every``: seconds between looks into the folder; None: 5 for a local one, else 30.
-        on_report: called with the report of every round.
-        on_error: called with an error that the next round may not have.
+        on_report: called with the report of every round; None: only its warnings are logged.
+        on_error: called with an error that the next round may not have; None: it is logged as a warning.
         stop: called after every round and every wait; true ends the loop.
         on_progress: called with lines about the progress.
     """

@@ -5,6 +5,7 @@ Everything with an effect is passed in: the work of the steps, the clock, and th
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from lakeward.cassandra.sync_steps import NextStep, Rules, SyncAction, next_step
 from lakeward.diffing.stored.folders import INCREMENTAL
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
+from lakeward.logs import event
 from lakeward.storage.claims import SUCCESS
 from lakeward.storage.filesystem import LocalFileSystem, local_path
 
@@ -215,36 +217,52 @@ def _step_text(step: NextStep) -> str:
     return words[step.action]
 
 
+logger = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True)
 class SyncLoop:
     """A loop of rounds, until ``stop`` returns true or an error occurs that is not transient.
 
     sync: runs one round.
     wait: waits for the next one; called with the report of the last round, None where it failed.
-    on_report, on_error: called after a round with its report, or with the error that the next round may not have.
-    stop: called after every round and every wait.
+    on_report: called with the report of a round; None: only its warnings are logged.
+    on_error: called with the error that the next round may not have; None: it is logged as a warning.
+    stop: called after every round and every wait; None: rounds go on.
     """
 
     sync: Callable[[], SyncReport]
     wait: Callable[[SyncReport | None], None]
-    on_report: Callable[[SyncReport], None] = lambda _: None
-    on_error: Callable[[LakewardError], None] = lambda _: None
-    stop: Callable[[], bool] = lambda: False
+    on_report: Callable[[SyncReport], None] | None = None
+    on_error: Callable[[LakewardError], None] | None = None
+    stop: Callable[[], bool] | None = None
 
     def run(self) -> None:
         """Run rounds. After a transient error or a conflict the next round tries again."""
-        while not self.stop():
+        while not self._has_to_stop():
             try:
                 report = self.sync()
-                self.on_report(report)
-                if self.stop():
+                (self.on_report or _log_warnings)(report)
+                if self._has_to_stop():
                     return
                 self.wait(report)
             except (RetriableError, ConflictError) as error:
-                if self.stop():
+                if self._has_to_stop():
                     return
-                self.on_error(error)
+                (self.on_error or _log_error)(error)
                 self.wait(None)
+
+    def _has_to_stop(self) -> bool:
+        return self.stop is not None and self.stop()
+
+
+def _log_warnings(report: SyncReport) -> None:
+    for line in report.warnings:
+        logger.warning("%s", line, extra=event("cassandra.sync"))
+
+
+def _log_error(error: LakewardError) -> None:
+    logger.warning("%s; tried again with the next round", error.message, extra=event("cassandra.sync"))
 
 
 class Interval:

@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
@@ -22,7 +23,6 @@ from lakeward.runner.observers import SilentObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from lakeward.errors import LakewardError
     from lakeward.iceberg.rewrite import Debt
@@ -181,9 +181,9 @@ class Metrics(SilentObserver):
 
         self._server = stop
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write all figures to a text file; readers see the old content or the new."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         # Two runs may end at the same time: the later figures must be written last.
         with self._writing:
             write_to_textfile(str(path), self.registry)

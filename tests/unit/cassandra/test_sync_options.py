@@ -1,5 +1,6 @@
 """``lakeward cassandra sync`` without a cluster: options that do not fit, rounds that fail, and its output."""
 
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +8,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakeward import CassandraClient, RateLimits
+from lakeward import CassandraClient, Lakeward, RateLimits
 from lakeward.cassandra.sync_rounds import SyncLoop, SyncReport, SyncStep
 from lakeward.cassandra.sync_steps import SyncAction
 from lakeward.cli import cassandra as commands
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.main import cli
 from lakeward.cli.options import Invocation
+from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError, ConflictError, LakewardError, RefusedInputError, RetriableError
 
 COPY = ("sync", "--into", "eu/shop.orders", "--to", "exports")
@@ -79,6 +81,45 @@ def test_rounds_continue_after_temporary_errors():
     assert waited == [None, report, None, report, None]
     assert reports == [report, report]
     assert errors == [gone, conflict, silent]
+
+
+def test_temporary_errors_and_warnings_are_logged_where_nobody_takes_them(caplog):
+    rounds = [raises(RetriableError("the cluster is away")), lambda: SyncReport((), None, (), {"exports/a": "a part"})]
+
+    def sync() -> SyncReport:
+        found: SyncReport = rounds.pop(0)()
+        return found
+
+    with pytest.raises(IndexError):
+        SyncLoop(sync, lambda _: None).run()
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert logged[0] == "the cluster is away; tried again with the next round"
+    assert "exports/a is left out: a part" in logged[1] and len(logged) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"every": 3600}, "every needs source"),
+        ({"source": "prod/shop.orders"}, "source needs every"),
+        ({"source": "prod/shop.orders", "every": 60, "poll": 1}, "poll is how often the folder is looked at"),
+        ({"source": "prod/shop.orders", "every": 60, "table": "shop.orders"}, "pass only one of them"),
+        ({"source": "prod/shop.orders", "every": -1}, "every must be a number of 0 or more or None, found -1"),
+        ({"poll": "1s"}, "poll must be a number"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_before_anything_is_done(arguments, words, tmp_path):
+    clusters = {"eu": {"hosts": ["127.0.0.1"]}, "prod": {"hosts": ["127.0.0.2"]}}
+    config = parse_config({"clusters": clusters}, base=tmp_path)
+    with CassandraClient(config) as client, pytest.raises(ConfigurationError, match=words):
+        client.keep_in_sync(into="eu/shop.orders", to="exports", **arguments)
+
+
+def test_help_shows_no_private_functions():
+    for method in (CassandraClient.keep_in_sync, CassandraClient.sync, Lakeward.__init__):
+        assert not [
+            p for p in inspect.signature(method).parameters.values() if callable(p.default) and p.default is not p.empty
+        ]
 
 
 @pytest.mark.parametrize("error", [RefusedInputError("too many deletes"), ConfigurationError("no such table")])

@@ -173,5 +173,5 @@ def test_messages_that_cannot_be_read_are_counted(tmp_path):
     metrics = Metrics(file=tmp_path / "lakeward.prom")
     metrics.count_poison()
     metrics.count_poison()
-    metrics.write(tmp_path / "lakeward.prom")
+    metrics.write(str(tmp_path / "lakeward.prom"))
     assert written(tmp_path / "lakeward.prom")["lakeward_poison_messages_total", ""] == 2
