@@ -30,7 +30,7 @@ def schema_of(columns: str, name: TableName = ORDERS) -> TableSchema:
     for part in columns.split(", "):
         column, cql, *rest = part.split(" ")
         kind = kinds[rest[0]] if rest else ColumnKind.REGULAR
-        position = sum(one.kind is kind for one in found) if kind.is_key else -1
+        position = sum(column.kind is kind for column in found) if kind.is_key else -1
         found.append(CqlColumn(column, parse_cql_type(cql, {}), kind, position))
     return TableSchema(name, tuple(found), {})
 
@@ -38,7 +38,7 @@ def schema_of(columns: str, name: TableName = ORDERS) -> TableSchema:
 def export(
     spark: Any, to: Path, schema: TableSchema, started: str, rows: Sequence[tuple[Any, ...]], **block: Any
 ) -> str:
-    """Write an export as the command does; ``started`` is a minute, ``block`` what its manifest says otherwise."""
+    """Write an export as the command does; ``started`` is a minute, ``block`` replaces values in its manifest."""
     moment = datetime.fromisoformat(started).replace(tzinfo=UTC)
     folder = f"{to}/{schema.name.keyspace}/{schema.name.table}/snapshot/" + moment.strftime(
         "year=%Y/month=%m/day=%d/hour=%H/minute=%M"

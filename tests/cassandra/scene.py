@@ -26,7 +26,7 @@ Cells = dict[tuple[str, Any], dict[str, Any]]
 
 
 def create_table(session: Session, schema: TableSchema, name: TableName | None = None) -> TableSchema:
-    """Make a table like ``schema``, and give what the server says of it."""
+    """Make a table like ``schema``, and return its schema as the server has it."""
     target = name or schema.name
     for statement in schema.create_statements(target):
         session.execute(statement, timeout=60)
@@ -71,7 +71,7 @@ def edit(session: Session, schema: TableSchema, row: Row, sign: str) -> None:
 
 
 def work(session: Session, schema: TableSchema, steps: Iterable[Step]) -> None:
-    """Do what a workload says."""
+    """Execute a workload."""
     for step in steps:
         if step.kind == "edit":
             edit(session, schema, step.row, step.sign)

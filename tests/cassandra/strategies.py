@@ -43,11 +43,11 @@ def drawn(strategy: SearchStrategy[Any], count: int, *, number: int = 0) -> list
 
     Hypothesis begins with the plainest and varies what it has: each of these is the largest of a search of its own.
     """
-    return [max(_search(strategy, 1000 * number + one), key=_size) for one in range(count)]
+    return [max(_search(strategy, 1000 * number + offset), key=_size) for offset in range(count)]
 
 
 def _size(example: Any) -> int:
-    """Count the rows of an example and the steps of its workloads; of others, what they are made of."""
+    """Count the rows of an example and the steps of its workloads; of others, their components."""
     parts = example if isinstance(example, tuple) else (example,)
     rows = sum(len(part.rows) for part in parts if isinstance(part, Filling))
     return rows + sum(len(part) for part in parts if isinstance(part, list)) or len(repr(example))
@@ -80,7 +80,7 @@ def types(draw: DrawFn, udts: Udts | None = None, *, ordered: bool = False, dept
 
 
 def _type_texts(udts: Udts, *, ordered: bool, depth: int) -> SearchStrategy[str]:
-    plain = st.sampled_from([one for one in PLAIN if not (ordered and one in WITHOUT_ORDER)])
+    plain = st.sampled_from([kind for kind in PLAIN if not (ordered and kind in WITHOUT_ORDER)])
     if depth == 0:
         return plain
     inner = _type_texts(udts, ordered=ordered, depth=depth - 1)
@@ -211,7 +211,7 @@ def _steps(draw: DrawFn, schema: TableSchema, row: Row, columns: tuple[CqlColumn
     kind = draw(st.sampled_from(["update", "update", "edit", "delete", "insert"]))
     if kind == "delete":
         whole = draw(st.integers(0, 3)) == 0 or columns == schema.statics
-        names = [one.name for one in schema.partition_key] if whole else list(key)
+        names = [column.name for column in schema.partition_key] if whole else list(key)
         return Step(kind, {name: key[name] for name in names})
     if kind == "edit" and column.type.is_multi_cell and column.type.is_collection:
         sign = draw(st.sampled_from("+-"))
@@ -252,16 +252,16 @@ def canonical(value: Any) -> Any:
     if isinstance(value, OrderedMap):
         return tuple((canonical(name), canonical(one)) for name, one in value._items)
     if isinstance(value, list | tuple | SortedSet):
-        return tuple(canonical(one) for one in value)
+        return tuple(canonical(item) for item in value)
     return value
 
 
 def _identity(value: Any) -> Any:
-    """Tell values apart as Cassandra does where they are sorted: decimals by their worth alone."""
+    """Identify values as Cassandra does where they are sorted: decimals by their numeric value alone."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, list | tuple):
-        return tuple(_identity(one) for one in value)
+        return tuple(_identity(item) for item in value)
     return (type(value).__name__, canonical(value))
 
 
@@ -272,7 +272,7 @@ def _decimals() -> SearchStrategy[Decimal]:
 
 def _durations() -> SearchStrategy[Duration]:
     parts = st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
-    return st.builds(lambda sign, some: Duration(*(sign * one for one in some)), st.sampled_from([1, -1]), parts)
+    return st.builds(lambda sign, some: Duration(*(sign * part for part in some)), st.sampled_from([1, -1]), parts)
 
 
 def _time_uuids() -> SearchStrategy[UUID]:

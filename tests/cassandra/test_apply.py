@@ -161,7 +161,7 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
 
 
 def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> None:
-    """Hazard 36: a column is added and another widened between two exports; then one is dropped."""
+    """A column is added and another widened between two exports; then one is dropped."""
     narrow, wider = "k int pk, n int", "k int pk, extra text, n bigint"
     first = stage.export(narrow, FIRST, [(1, 10), (2, 20), (3, 30)])
     second = stage.export(wider, SECOND, [(1, None, 10), (2, "x", 2**40), (4, "y", None)])
@@ -213,13 +213,13 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     exports = [stage.export(columns, at, rows) for at, rows in zip(times, contents, strict=True)]
     sets = [stage.diff(*pair, to=f"to-{number}") for number, pair in enumerate(pairwise(exports), start=1)]
     stage.load(exports[0])
-    for one in sets[:2]:
-        assert stage.apply(one).status is WriteStatus.DONE
+    for change_set in sets[:2]:
+        assert stage.apply(change_set).status is WriteStatus.DONE
     held, cells = Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)
     # Written before, by themselves or as the state that a change set led to: the cells stay, and so does the record.
     assert stage.apply(sets[0], force=True).status is WriteStatus.DONE
-    for one in exports[:2]:
-        assert "the record stays as it is" in stage.load(one, force=True).warnings[-1]
+    for folder in exports[:2]:
+        assert "the record stays as it is" in stage.load(folder, force=True).warnings[-1]
     assert (Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)) == (held, cells)
     assert stage.apply(sets[1]).status is WriteStatus.NOTHING_TO_DO
     with pytest.raises(RefusedInputError, match="but the target holds"):
@@ -274,7 +274,10 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
         lines = [json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows]
     else:
         cells = [[row.get(name) for name in names] for row in rows]
-        lines = [",".join(names), *(",".join("" if one is None else str(one) or '""' for one in row) for row in cells)]
+        lines = [
+            ",".join(names),
+            *(",".join("" if cell is None else str(cell) or '""' for cell in row) for row in cells),
+        ]
     file = folder / f"part-00000.{kind}"
     file.write_text("\n".join(lines) + "\n")
     (folder / "_SUCCESS").touch()
@@ -284,14 +287,14 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     assert (written.status, written.upserted, written.deleted) == (WriteStatus.DONE, 2, 1)
     assert "no manifest" in written.warnings[0]
     found = {
-        number: [str(one) for one in rest]
+        number: [str(cell) for cell in rest]
         for number, *rest in stage.session.execute(f"SELECT id, day, at, price, note, count FROM {stage.into.cql}")
     }
     assert found == {
         "1": ["2026-01-02", "1", "-1.0E+3", "", "None"],
         "8": ["None", "86399999999999", "None", "None", str(2**40)],
     }
-    # A time that is none is told, and not taken for another one.
+    # An invalid time is reported, and not taken for another time.
     file.write_text("\n".join(lines).replace("23:59:59", "24:00:00"))
     with pytest.raises(RefusedInputError, match=r"the column right_at holds '24:00:00\.9+', which is not a time"):
         stage.apply(str(folder), timestamp=str(10**15 + 1))
@@ -305,7 +308,7 @@ def test_change_sets_in_json_and_csv_are_applied_like_those_in_parquet(stage: St
         stage.export(columns, SECOND, [("a", 5, 20_771, "1E+40", b"", None), ("c", 7, None, "0.00", b"z", 'y, "z"')]),
     ]
     stage.load(exports[0])
-    sides = [open_side(stage.spark, stage.config, one) for one in exports]
+    sides = [open_side(stage.spark, stage.config, folder) for folder in exports]
     wanted = ComparisonRequest(to=f"{stage.folder}/out", format=kind)
     changes = run_comparison(stage.config, sides[0], sides[1], ("k", "at"), DiffOptions(), wanted).change_set
     assert changes is not None
@@ -362,7 +365,7 @@ def test_changed_cells_expire_when_the_source_lets_them(stage: Stage) -> None:
         [
             (1, "x", "y", 1, 1, None, None),
             (2, "x", "y", 1, 1, None, None),
-            # Inserted for ever, and then given a value for a while: that the row stays is told by nothing.
+            # Inserted for ever, then with a value that expires: nothing records that the row stays.
             (3, "x", None, 1, None, now - 5, None),
         ],
         **ttl,

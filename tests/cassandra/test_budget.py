@@ -91,5 +91,5 @@ def test_the_rate_is_kept_while_tasks_come_go_and_die():
         finally:
             end(started)
         totals = server.totals()
-    # What those that were killed had not told yet is a turn of each.
+    # Killed tasks had not reported at most one turn each.
     assert totals.rows == pytest.approx(done.value, rel=0.02)

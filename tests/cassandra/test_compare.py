@@ -39,10 +39,14 @@ def tables(cassandra_server: Any, keyspace: str) -> tuple[LiveTable, LiveTable]:
         insert = session.prepare(
             f"INSERT INTO {keyspace}.{name} (customer, day, total, tags, sizes) VALUES (?, ?, ?, ?, ?)"
         )
-        rows = [(one, day, day, {"a", str(one)}, {"x": 0.5}) for one in range(PARTITIONS) for day in range(DAYS)]
+        rows = [
+            (partition, day, day, {"a", str(partition)}, {"x": 0.5})
+            for partition in range(PARTITIONS)
+            for day in range(DAYS)
+        ]
         execute_concurrent_with_args(session, insert, rows)
         tier = session.prepare(f"INSERT INTO {keyspace}.{name} (customer, tier) VALUES (?, ?)")
-        execute_concurrent_with_args(session, tier, [(one, "gold") for one in range(0, PARTITIONS, 2)])
+        execute_concurrent_with_args(session, tier, [(partition, "gold") for partition in range(0, PARTITIONS, 2)])
         # A partition of nothing but a static value.
         session.execute(tier, (PARTITIONS, "silver"))
     address = cassandra_server.address
@@ -54,10 +58,10 @@ def tables(cassandra_server: Any, keyspace: str) -> tuple[LiveTable, LiveTable]:
 def compare(spark: Any, tmp_path: Path, tables: Any) -> Callable[..., ComparisonReport]:
     session = table_session(spark)
 
-    def run(tell: Callable[[str], None] | None = None, **asked: Any) -> ComparisonReport:
+    def run(on_progress: Callable[[str], None] | None = None, **asked: Any) -> ComparisonReport:
         stage = StagingFolder(session, LocalFileSystem(), str(tmp_path / "stage"), 2)
         given = {"table": tables[0], "copy": tables[1], "pause": 0.0, "ranges": 24, **asked}
-        return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, on_progress=tell)
+        return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, on_progress=on_progress)
 
     return run
 
@@ -83,10 +87,10 @@ def test_what_differs_is_found_shown_and_written_as_a_change_set(compare, tables
     session.execute(f"INSERT INTO {copy.name.cql} (customer, day, total) VALUES (99, 9, 9)")
     # On its way: not there at the first look, there at the second.
     session.execute(f"DELETE FROM {copy.name.cql} WHERE customer = 20 AND day = 0")
-    told: list[str] = []
+    lines: list[str] = []
 
-    def tell(line: str) -> None:
-        told.append(line)
+    def on_progress(line: str) -> None:
+        lines.append(line)
         if "looking again" in line:
             session.execute(
                 f"INSERT INTO {copy.name.cql} (customer, day, total, tags, sizes) "
@@ -95,8 +99,8 @@ def test_what_differs_is_found_shown_and_written_as_a_change_set(compare, tables
             # And this one differs only from now on: it is left to the next comparison.
             session.execute(f"DELETE FROM {copy.name.cql} WHERE customer = 3 AND day = 2")
 
-    found = compare(tell, to=str(tmp_path / "out"))
-    assert any("looking again at 6 rows" in line for line in told)
+    found = compare(on_progress, to=str(tmp_path / "out"))
+    assert any("looking again at 6 rows" in line for line in lines)
     document = found.to_dict()
     assert {name: document[name] for name in ("missing", "different", "surplus", "looks")} == {
         "missing": 1, "different": 3, "surplus": 1, "looks": 2,
@@ -139,7 +143,7 @@ def test_tables_with_another_key_are_refused(compare, tables, cassandra_server):
         compare(copy=LiveTable(copy.address, other))
 
 
-def test_columns_that_only_one_has_are_told_and_left_out(compare, tables, cassandra_server):
+def test_columns_of_one_side_only_are_reported_and_left_out(compare, tables, cassandra_server):
     table, copy = tables
     session = cassandra_server.session()
     session.execute(f"ALTER TABLE {table.name.cql} ADD extra int")
@@ -154,7 +158,9 @@ def test_columns_that_only_one_has_are_told_and_left_out(compare, tables, cassan
 def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
     compare, tables, cassandra_server, spark, tmp_path, monkeypatch
 ):
-    table, copy = (replace(one, name=TableName(one.name.keyspace, f"wide_{one.name.table}")) for one in tables)
+    table, copy = (
+        replace(narrow, name=TableName(narrow.name.keyspace, f"wide_{narrow.name.table}")) for narrow in tables
+    )
     session = cassandra_server.session()
     types = ("int", "int", "bigint", "float", "list<int>"), ("int", "varint", "decimal", "double", "list<varint>")
     for one, (key, *others) in zip((table, copy), types, strict=True):
@@ -171,7 +177,7 @@ def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
     minutes = [Path(change_set_folder(str(out), datetime.now(UTC) + timedelta(minutes=at))) for at in range(15)]
     for minute in minutes:
         minute.mkdir(parents=True)
-    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [one.rmdir() for one in minutes])
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [minute.rmdir() for minute in minutes])
     monkeypatch.setattr("lakeward.cassandra.compare.time", clock)
     found = compare(table=table, copy=copy, to=str(tmp_path / "out"), rechecks=0)
     assert found.counts == {"missing": 0, "different": 1, "surplus": 0}

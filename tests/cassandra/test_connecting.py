@@ -28,7 +28,7 @@ def test_an_address_without_any_configuration_works(cassandra_server):
     assert found.endswith("Murmur3Partitioner")
 
 
-def test_timestamps_are_numbers_and_none_is_beyond_reach(cassandra_server, keyspace):
+def test_timestamps_are_numbers_within_the_supported_range(cassandra_server, keyspace):
     session = cassandra_server.session()
     session.execute(f"CREATE TABLE {keyspace}.t (k int PRIMARY KEY, at timestamp)")
     for key, at in enumerate((0, -(2**62), 2**62)):
@@ -36,24 +36,24 @@ def test_timestamps_are_numbers_and_none_is_beyond_reach(cassandra_server, keysp
     assert sorted(session.execute(f"SELECT k, at FROM {keyspace}.t")) == [(0, 0), (1, -(2**62)), (2, 2**62)]
 
 
-def test_a_closed_port_is_told_with_what_to_check():
+def test_a_closed_port_is_reported_with_what_to_check():
     [port] = free_ports(1)
     address = ClusterAddress("prod", ClusterSettings(hosts=("127.0.0.1",), port=port, timeout=5))
     error = refusal(address, RetriableError, rf"no node of prod answers at 127\.0\.0\.1:{port}")
     assert "firewall" in error.hint
 
 
-def test_an_unknown_host_is_told():
+def test_an_unknown_host_is_reported():
     address = ClusterAddress("prod", ClusterSettings(hosts=("no-such-host.invalid",), timeout=5))
     refusal(address, ConfigurationError, r"cannot be resolved: .*no-such-host\.invalid:9042")
 
 
-def test_a_data_centre_that_is_not_there_is_told_with_those_that_are(cassandra_server):
+def test_an_unknown_data_centre_is_reported_with_the_known_names(cassandra_server):
     address = changed(cassandra_server.address, datacenter="mars")
     refusal(address, ConfigurationError, "no data centre 'mars'; it has datacenter1")
 
 
-def test_tls_with_a_cluster_that_has_none_is_told(cassandra_server):
+def test_tls_with_a_cluster_that_has_none_is_reported(cassandra_server):
     address = changed(cassandra_server.address, tls=TlsSettings(), timeout=4)
     refusal(address, (ConfigurationError, RetriableError), "local")
 
@@ -95,5 +95,5 @@ def test_several_connections_are_one_session(cassandra_server, keyspace):
     assert [session.execute(select.bind((key,))).one() for key in range(9)] == [(2**62 + key,) for key in range(9)]
     handlers = session.client_protocol_handler
     session.client_protocol_handler = handlers
-    assert {one.client_protocol_handler for one in session._sessions} == {handlers}
-    assert len({id(one.cluster) for one in session._sessions}) == 3
+    assert {connection.client_protocol_handler for connection in session._sessions} == {handlers}
+    assert len({id(connection.cluster) for connection in session._sessions}) == 3

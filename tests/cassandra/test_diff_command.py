@@ -80,7 +80,7 @@ def test_what_changed_is_a_change_set_beside_the_exports(diff_call, spark, tmp_p
 
 
 def test_columns_may_have_been_added_or_widened(diff_call, spark, tmp_path):
-    """Hazard 36: the two snapshots differ in schema by an added or widened column."""
+    """The two snapshots differ in schema by an added or widened column."""
     narrow = schema_of("id int pk, count int")
     wide = schema_of("id int pk, added text, count bigint")
     past = export(spark, tmp_path, narrow, "2026-11-14T02:00", [(1, 1), (2, 2), (3, None)])
@@ -96,8 +96,8 @@ def test_times_of_expiry_are_carried_and_not_compared(diff_call, spark, tmp_path
     past = export(spark, tmp_path, table, "2026-11-14T02:00", [(1, "a", 5, 100), (2, "b", 5, 100)], **times)
     current = export(spark, tmp_path, table, "2026-11-15T02:00", [(1, "a", 5, 101), (2, "b", 6, 100)], **times)
     found = document(diff_call(past, current, "--dry-run", "--output", "json"))
-    assert [one["changed"] for one in found["examples"]] == [["_lw_writetime_v"]]
-    # Written times that only one side tells are no change of every row.
+    assert [example["changed"] for example in found["examples"]] == [["_lw_writetime_v"]]
+    # Write times that only one side has are no change of every row.
     plain = export(spark, tmp_path, table, "2026-11-16T02:00", [(1, "a"), (2, "b")])
     assert document(diff_call(current, plain, "--dry-run", "--output", "json"))["summary"]["changed"] == 0
 

@@ -63,7 +63,7 @@ def test_every_command_of_the_page(
     found: dict[str, Any] = {}
     exec(example, found)
     assert found["exported"].rows == 4
-    copies = [read_table_schema(session, TableName(one, "orders")) for one in (first, second)]
+    copies = [read_table_schema(session, TableName(owner, "orders")) for owner in (first, second)]
     cells = [read_cells(session, copy) for copy in copies]
     assert cells[0] == cells[1] and len(cells[0]) == 4
 

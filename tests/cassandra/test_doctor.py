@@ -42,7 +42,7 @@ def test_every_configured_cluster_is_looked_at(cassandra_server, tmp_path, monke
     assert "pa55w0rd" not in outcome.stdout + outcome.stderr
 
 
-def test_without_clusters_nothing_is_said_of_them(tmp_path):
+def test_without_clusters_no_check_of_them_is_reported(tmp_path):
     _, checks = examined(tmp_path, {})
     assert checks == {}
 

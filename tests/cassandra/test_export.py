@@ -62,7 +62,7 @@ def _fill(exports: Exports) -> None:
     )
 
 
-def test_an_export_holds_every_row_once_and_says_what_it_is(exports: Exports, clock: list[datetime]) -> None:
+def test_an_export_holds_every_row_once_and_its_manifest_describes_it(exports: Exports, clock: list[datetime]) -> None:
     _fill(exports)
 
     exported = exports.export("orders", splits=12)
@@ -102,7 +102,7 @@ def _assert_described(exports: Exports, exported: ExportReport, manifest: dict[s
     assert (manifest["kind"], manifest["rows"], manifest["id"]) == ("export", exported.rows, exported.id)
     assert manifest["checksum"] == manifest["set"]["checksum"] == exported.checksum
     assert block["schema"]["udts"] == {"place": [["street", "text"], ["number", "int"]]}
-    types = {one["name"]: one["type"] for one in block["schema"]["columns"]}
+    types = {column["name"]: column["type"] for column in block["schema"]["columns"]}
     assert types["rates"] == "frozen<map<int, double>>"
     assert (block["consistency"], block["partitioner"]) == ("LOCAL_QUORUM", "Murmur3Partitioner")
     assert block["started"] == "2026-11-15T10:30:07.000000+00:00"

@@ -116,7 +116,7 @@ def test_a_range_that_keeps_failing_ends_the_reading_and_leaves_no_file(
     assert (tmp_path / str(done.file)).stat().st_size == done.bytes
 
 
-def test_a_reader_that_loses_rows_in_silence_is_told(
+def test_a_reader_that_silently_loses_rows_is_detected(
     cassandra_server: CassandraServer, keyspace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = cassandra_server.session()

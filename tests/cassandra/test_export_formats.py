@@ -94,7 +94,7 @@ def test_json_and_csv_hold_the_values_that_parquet_holds(exports: Exports) -> No
     assert (as_json.layout, as_csv.layout) == ("plain", "plain")
     # Others read the files by the schema beside them.
     sidecar = json.loads(Path(as_json.folder, "_schema.json").read_text())
-    types = {one["name"]: one["type"] for one in sidecar["fields"]}
+    types = {field["name"]: field["type"] for field in sidecar["fields"]}
     assert types["m"]["elementType"]["fields"][0]["type"] == "integer"
     lines = [line for file in Path(as_json.folder).glob("part-*.json") for line in file.read_text("utf-8").split("\n")]
     (one,) = [row for row in (json.loads(line) for line in lines if line) if row.get("dec") == "1.2300"]
@@ -111,7 +111,7 @@ def test_an_empty_table_is_a_snapshot_without_rows(exports: Exports, format_: st
 
     side = exports.side(exported.folder)
     assert (exported.rows, side.rows, side.frame.collect()) == (0, 0, [])
-    assert [(one.name, one.dataType.simpleString()) for one in side.frame.schema] == [
+    assert [(column.name, column.dataType.simpleString()) for column in side.frame.schema] == [
         ("p", "int"), ("c", "string"), ("s", "int"), ("v", "bigint")
     ]  # fmt: skip
 
@@ -119,14 +119,14 @@ def test_an_empty_table_is_a_snapshot_without_rows(exports: Exports, format_: st
 def _rows(exports: Exports, folder: str) -> dict[tuple[str, str | None], dict[str, Any]]:
     """Return rows by their key; as text, in which NaN equals NaN and -0.0 is not 0.0."""
     rows = [row.asDict(recursive=True) for row in exports.side(folder).frame.collect()]
-    found = {(row["p"], row["c"]): {name: _told(value) for name, value in row.items()} for row in rows}
+    found = {(row["p"], row["c"]): {name: _canonical_text(value) for name, value in row.items()} for row in rows}
     assert len(found) == len(rows)
     return found
 
 
-def _told(value: Any) -> str:
+def _canonical_text(value: Any) -> str:
     if isinstance(value, dict):
-        return str(sorted((_told(name), _told(one)) for name, one in value.items()))
+        return str(sorted((_canonical_text(name), _canonical_text(one)) for name, one in value.items()))
     if isinstance(value, list):
-        return str([_told(one) for one in value])
+        return str([_canonical_text(item) for item in value])
     return repr(value)

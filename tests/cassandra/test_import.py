@@ -238,7 +238,7 @@ def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage, mo
     assert (str(found[2]), *found[3:]) == ("2026-11-15", Decimal("3.10"), "", 2**40)
 
 
-def test_what_does_not_fit_the_table_is_refused_in_exact_words(stage: Stage) -> None:
+def test_rows_that_do_not_fit_the_table_are_refused_with_an_exact_message(stage: Stage) -> None:
     stage.create("k int pk, c int ck, a text, n int")
     folder = stage.export("k int pk, c int ck, a int, gone text, n smallint", [(1, 1, 1, "x", 2)])
     with pytest.raises(RefusedInputError) as refused:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.servers.cassandra import CassandraServer
 
-# Slow enough to be killed before the end, however late the test hears of the first unit.
+# Slow enough to be killed before the end, however late the test learns of the first unit.
 ROWS, UNITS, ROWS_PER_SECOND = 4_000, 8, 400
 PATIENCE_SECONDS = 600
 

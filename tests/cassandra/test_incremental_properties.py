@@ -137,8 +137,8 @@ def test_replays_change_nothing_and_newer_writes_survive(shipper, cassandra_serv
     second, third = shipper.diff(*exports[1:3]), shipper.diff(*exports[2:])
     with pytest.raises(RefusedInputError):
         shipper.apply(third, target.name)
-    for one in (second, third):
-        assert shipper.apply(one, target.name).status is WriteStatus.DONE
+    for change_set in (second, third):
+        assert shipper.apply(change_set, target.name).status is WriteStatus.DONE
     assert read_cells(session, target) == read_cells(session, source)
 
 

@@ -51,7 +51,7 @@ def test_the_ledger_keeps_states_attempts_and_units_of_each_target_apart(
     one.finish(second, rejected=4, dead_letters="/dead")
     state = one.last()
     assert state is not None
-    # Rows of the first job are there as well: nobody knows what the copy holds, and no change set counts as applied.
+    # Rows of the first job are there as well: the content of the copy is unknown, and no change set counts as applied.
     assert (state.identity, state.change_set) == ({"location": "/b"}, None)
     assert state.unknown is not None
     assert (state.rejected, state.dead_letters) == (4, "/dead")
@@ -72,7 +72,7 @@ def test_the_ledger_keeps_states_attempts_and_units_of_each_target_apart(
     assert one.last() == state
 
 
-def test_a_ledger_can_be_elsewhere_and_says_where_it_cannot_be(
+def test_a_ledger_can_be_elsewhere_and_an_impossible_place_is_refused(
     cassandra_server: CassandraServer, keyspace: str
 ) -> None:
     session = cassandra_server.session()

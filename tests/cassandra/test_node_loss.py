@@ -37,7 +37,7 @@ SOURCE, TARGET = TableName("ks", "source"), TableName("ks", "target")
 
 
 class Loss:
-    """Kills a node in the middle of the work, and says when."""
+    """Kills a node in the middle of the work, and records when."""
 
     def __init__(self, server: LocalCassandra, number: int, is_middle: Callable[[], bool]) -> None:
         self._server, self._number, self._is_middle = server, number, is_middle
@@ -77,7 +77,9 @@ def fill(session: Session) -> None:
 
 def rows_of(session: Session, name: TableName) -> list[Any]:
     found = session.prepare(f"SELECT k, c, s, v FROM {name.cql} WHERE k = ?")
-    results = execute_concurrent_with_args(session, found, [(one,) for one in range(PARTITIONS)], concurrency=8)
+    results = execute_concurrent_with_args(
+        session, found, [(partition,) for partition in range(PARTITIONS)], concurrency=8
+    )
     return [row for _, rows in results for row in rows]
 
 

@@ -29,7 +29,7 @@ FIRST_WRITE = 1_600_000_000_000_000
 LATER = 1_000_000
 # A list is written a little later each time, so that writing it again does not double it.
 LIST_SLACK = 1_000_000
-# How long a cell has left is told in whole seconds, and some pass between asking, reading and writing.
+# The remaining life of a cell is in whole seconds, and some pass between asking, reading and writing.
 TTL_SLACK = 60
 
 
@@ -42,7 +42,7 @@ def fill_in_time(session: Session, schema: TableSchema, filling: Filling, random
             insert(session, schema, row, timestamp=timestamp, ttl=random.choice([None, 50_000]))
         for name in values:
             if random.random() < 0.3:
-                keys = {one: row[one] for one in row if one in schema.primary_key}
+                keys = {name: row[name] for name in row if name in schema.primary_key}
                 timestamp = FIRST_WRITE + LATER + random.randrange(LATER)
                 update(session, schema, {**keys, name: row[name]}, timestamp=timestamp)
 

@@ -58,7 +58,7 @@ def test_a_wrong_password_is_refused_and_shown_nowhere(guarded, caplog):
     assert pickle.loads(pickle.dumps(address)).password == "wr0ng-Pa55word"
 
 
-def test_a_login_that_is_wanted_and_not_configured_is_told(guarded):
+def test_a_login_that_is_required_and_not_configured_is_reported(guarded):
     error = refusal(guarded.address_for(None, None), ConfigurationError, "requires a login")
     assert "CASSANDRA_PASSWORD" in error.hint
 
@@ -90,16 +90,16 @@ def test_all_nodes_may_share_the_name_of_their_certificate(guarded):
     refusal(with_tls(guarded.address, server_name="other.example"), ConfigurationError, "belongs to another host")
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(guarded):
+def test_a_certificate_of_an_unknown_authority_is_refused(guarded):
     error = refusal(with_tls(guarded.address, ca=None), ConfigurationError, "is not trusted")
     assert "ca: FILE" in error.hint
 
 
-def test_missing_certificates_are_told_by_name(guarded):
+def test_missing_certificates_are_reported_by_name(guarded):
     refusal(with_tls(guarded.address, ca="/no/such.pem"), ConfigurationError, r"cannot be loaded \(/no/such\.pem\)")
 
 
-def test_a_cluster_that_wants_tls_says_so_to_those_without(guarded):
+def test_a_connection_without_tls_to_a_cluster_that_requires_it_names_the_reason(guarded):
     settings = guarded.address.settings.model_copy(update={"tls": None, "timeout": 4})
     address = ClusterAddress("local", settings, guarded.address.password)
     error = refusal(address, RetriableError, "no node of local answers")

@@ -42,7 +42,7 @@ class Pair:
         for number in range(40):
             self.run("INSERT INTO {} (customer, day, total, tags) VALUES ({}, 1, 1.50, ['a', 'b'])", number)
             self.run("INSERT INTO {} (customer, tier) VALUES ({}, 'gold')", number)
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def run(self, statement: str, *values: Any) -> None:
         self.session.execute(statement.format(self.table.cql, *values))
@@ -51,7 +51,7 @@ class Pair:
         self.clock.next_minute()
         request = SyncRequest(self.address, self.table, self.address, self.copy, str(self.folder / "exports"))
         given = {"create_table": True, **asked}
-        return sync_once(self.spark, Config(base=self.folder), replace(request, **given), on_progress=self.told.append)
+        return sync_once(self.spark, Config(base=self.folder), replace(request, **given), on_progress=self.lines.append)
 
     def cells(self, name: TableName) -> Any:
         return read_cells(self.session, read_table_schema(self.session, name))
@@ -69,7 +69,7 @@ def actions(report: SyncReport) -> list[str]:
     return [str(step.action) for step in report.steps]
 
 
-def test_what_the_target_would_refuse_is_told_before_the_export(pair: Pair) -> None:
+def test_what_the_target_would_refuse_is_reported_before_the_export(pair: Pair) -> None:
     with pytest.raises(ConfigurationError, match="has no table 'copied'") as refused:
         pair.sync(create_table=False)
     assert "--create-table" in str(refused.value)
@@ -83,7 +83,7 @@ def test_what_the_target_would_refuse_is_told_before_the_export(pair: Pair) -> N
         pair.sync(to=str(pair.folder / "file/below"))
 
 
-def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_equals_the_table_after_every_round(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     report = pair.sync()
     assert (actions(report), report.status) == (["export", "import"], "applied")
     pair.require_equal()
@@ -110,9 +110,9 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
         broken.setattr("lakeward.cassandra.export.publish", _dies)
         with pytest.raises(RetriableError):
             pair.sync()
-    pair.told.clear()
+    pair.lines.clear()
     assert actions(pair.sync(writetime=True)) == ["export", "diff", "record"]
-    assert [line for line in pair.told if "discarding what was read" in line]
+    assert [line for line in pair.lines if "discarding what was read" in line]
     # Killed after the export: the next round begins with what is open, and exports only then.
     pair.run("UPDATE {} SET total = 5 WHERE customer = 5 AND day = 1")
     with monkeypatch.context() as broken:
@@ -152,7 +152,7 @@ def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pa
     with pytest.raises(RefusedInputError, match="already has rows"):
         pair.sync()
     assert not (pair.folder / "exports").exists()
-    # Nor does a repair tell which export the copy equals.
+    # Nor does a repair record which export the copy equals.
     _apply(pair, _repair(pair, "first-repair"))
     with pytest.raises(RefusedInputError, match="already has rows"):
         pair.sync()
@@ -198,7 +198,7 @@ def _export(pair: Pair, **asked: Any) -> None:
 
 def _repair(pair: Pair, folder: str, missing: int | None = None) -> str:
     pair.clock.next_minute()
-    tables = [LiveTable(pair.address, one) for one in (pair.table, pair.copy)]
+    tables = [LiveTable(pair.address, name) for name in (pair.table, pair.copy)]
     stage = StagingFolder(pair.spark, LocalFileSystem(), str(pair.folder / f"stage-of-{folder}"), 2)
     request = CompareRequest(*tables, pause=0.0, to=str(pair.folder / folder))
     found = compare_tables(pair.spark, Config(base=pair.folder), request, stage)

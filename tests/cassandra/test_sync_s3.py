@@ -1,4 +1,4 @@
-"""A sync whose exports and change sets are in S3: nothing is renamed there, and only marks tell what is complete."""
+"""A sync whose exports and change sets are in S3: nothing is renamed there, and only marks show what is complete."""
 
 import uuid
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_rounds_in_s3(
             reports.append(sync_once(table_session(spark), config, request))
         actions = [[str(step.action) for step in report.steps] for report in reports]
         assert actions == [["export", "import"], ["export", "diff", "apply"]]
-        rows = [sorted(map(tuple, session.execute(f"SELECT id, v FROM {one.cql}"))) for one in (table, copy)]
+        rows = [sorted(map(tuple, session.execute(f"SELECT id, v FROM {copied.cql}"))) for copied in (table, copy)]
         assert rows[0] == rows[1] == [(0, "w1"), (1, "v")]
         folder = export_folder(table_session(spark), config, request)
         assert len(folder.names()) == 1

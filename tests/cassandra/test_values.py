@@ -125,7 +125,7 @@ def test_every_value_is_the_same_after_a_parquet_file(session, keyspace, tmp_pat
         # Cassandra sorts what is in sets and maps: these are only compared with each other.
         if types[name].name not in ("set", "map"):
             read = [cells["row", (number,)].get(name) for number in range(len(some))]
-            assert read == [(canonical(one),) for one in some], types[name].cql
+            assert read == [(canonical(item),) for item in some], types[name].cql
     assert cells["row", (0,)][f"C {list(cases).index('set<double>')}"] == (canonical([-0.0, 0.0, math.nan]),)
     for cell in cells.values():
         for name in without_text:

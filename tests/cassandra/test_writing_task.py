@@ -56,7 +56,7 @@ class Bench:
         )
 
     def write(self, *rows: tuple[Any, ...], **plan: Any) -> dict[str, Any]:
-        """Return what a task says that gets these rows: unit, action, changed columns, key and values."""
+        """Return the answer of a task that receives these rows: unit, action, changed columns, key and values."""
         names = [UNIT, ACTION, CHANGES, "k0", "k1", "v0", "v1"]
         types = [
             pa.int32(), pa.string(), pa.list_(pa.string()), pa.string(), pa.int32(), pa.string(), pa.list_(pa.string()),
@@ -86,13 +86,13 @@ def bench(
     return Bench(cassandra_server, keyspace, tmp_path)
 
 
-def said(**expected: Any) -> dict[str, Any]:
+def outcome(**expected: Any) -> dict[str, Any]:
     return {"upserted": 0, "deleted": 0, "rejected": 0, "failure": None, "is_retriable": False, **expected}
 
 
 def test_units_are_written_and_recorded_one_after_the_other(bench: Bench) -> None:
     first = [(1, "I", None, "a", number, f"note {number}", ["x", "y"]) for number in range(25)]
-    assert bench.write(*first, (4, "I", None, "b", 1, None, None)) == said(upserted=26)
+    assert bench.write(*first, (4, "I", None, "b", 1, None, None)) == outcome(upserted=26)
     assert bench.ledger.done(bench.job) == {1, 4}
     # A task that Spark starts again writes the same: nothing doubles, also no list.
     bench.write(*first)
@@ -101,7 +101,7 @@ def test_units_are_written_and_recorded_one_after_the_other(bench: Bench) -> Non
         (5, "C", ["tags"], "a", 1, "note 1", ["z"]),
         (5, "D", None, "a", 2, None, None),
     ]
-    assert bench.write(*changes, timestamp=TIME + 1_000_000) == said(upserted=2, deleted=1)
+    assert bench.write(*changes, timestamp=TIME + 1_000_000) == outcome(upserted=2, deleted=1)
     expected = {row[4]: ("a", row[4], row[5], row[6]) for row in first}
     expected |= {0: ("a", 0, None, ["x", "y"]), 1: ("a", 1, "note 1", ["z"])}
     del expected[2]
@@ -109,22 +109,22 @@ def test_units_are_written_and_recorded_one_after_the_other(bench: Bench) -> Non
 
 
 def test_without_a_budget_nothing_is_written(bench: Bench) -> None:
-    assert bench.write((1, "I", None, "a", 1, "x", None), budget=None) == said(upserted=1)
+    assert bench.write((1, "I", None, "a", 1, "x", None), budget=None) == outcome(upserted=1)
     assert (bench.rows(), bench.ledger.done(bench.job)) == ([], set())
 
 
 def test_rows_that_the_server_refuses_are_kept_until_there_are_too_many(bench: Bench) -> None:
     # A key of more than 64 KiB is one that no server takes.
     bad = [(1, "I", None, "k" * 70_000, number, "x", None) for number in range(2)]
-    assert bench.write(bad[0], (1, "I", None, "a", 1, "x", None)) == said(upserted=1, rejected=1)
+    assert bench.write(bad[0], (1, "I", None, "a", 1, "x", None)) == outcome(upserted=1, rejected=1)
     assert bench.rows() == [("a", 1, "x", None)]
     [letter] = bench.letters()
     assert "65535" in letter["reason"] or "64" in letter["reason"], letter["reason"]
-    told = bench.write(*bad)
-    assert "more than 1 rows were rejected" in told["failure"] and "--max-rejected" in told["failure"]
-    assert not told["is_retriable"] and len(bench.letters()) == 3
+    answer = bench.write(*bad)
+    assert "more than 1 rows were rejected" in answer["failure"] and "--max-rejected" in answer["failure"]
+    assert not answer["is_retriable"] and len(bench.letters()) == 3
 
 
-def test_units_out_of_order_are_told_as_a_bug(bench: Bench) -> None:
-    told = bench.write((4, "I", None, "a", 1, "x", None), (1, "I", None, "b", 1, "x", None))
-    assert "rows of unit 1 came after those of unit 4" in told["failure"]
+def test_units_out_of_order_are_reported_as_a_bug(bench: Bench) -> None:
+    answer = bench.write((4, "I", None, "a", 1, "x", None), (1, "I", None, "b", 1, "x", None))
+    assert "rows of unit 1 came after those of unit 4" in answer["failure"]

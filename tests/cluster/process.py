@@ -23,7 +23,7 @@ class Loss:
         self._at, self._pid, self._seconds = (table, step), pid, seconds
         self.killed = False
 
-    def hear(self, table: str, step: str) -> None:
+    def observe_step(self, table: str, step: str) -> None:
         if (table, step) != self._at or self.killed:
             return
         self.killed = True
@@ -36,10 +36,10 @@ class Loss:
 def main(folder: Path) -> None:
     losses: list[Loss] = []
 
-    def hear(table: str, step: str) -> None:
-        losses[-1].hear(table, step)
+    def observe_step(table: str, step: str) -> None:
+        losses[-1].observe_step(table, step)
 
-    with Lakeward.open(folder / "lakeward.yaml", on_step=hear) as lake:
+    with Lakeward.open(folder / "lakeward.yaml", on_step=observe_step) as lake:
         for line in sys.stdin:
             losses.append(Loss(*json.loads(line)))
             report = lake.run()

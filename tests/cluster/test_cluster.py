@@ -70,10 +70,10 @@ class Source:
         assert application.stdin is not None and application.stdout is not None
         application.stdin.write(json.dumps(loss) + "\n")
         application.stdin.flush()
-        told = application.stdout.readline()
-        assert told, (self.folder / "application.log").read_text()[-3000:]
-        report: dict[str, Any] = json.loads(told)
-        assert {one["outcome"] for one in report["tables"]} == {"done"}, report
+        line = application.stdout.readline()
+        assert line, (self.folder / "application.log").read_text()[-3000:]
+        report: dict[str, Any] = json.loads(line)
+        assert {table["outcome"] for table in report["tables"]} == {"done"}, report
         assert report["killed"]
 
     def compare(self, stage: int) -> None:

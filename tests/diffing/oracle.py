@@ -2,7 +2,7 @@
 
 ``diff_rows(past, current, keys, …)`` gives the names of the output's columns and its rows as tuples; compare them with
 ``tables.frozen_rows``. Rows are tuples in the order of ``columns`` (or of ``current_columns`` on the current side, if
-that is given). Values are equal as plain equality has it, or as ``equal`` says for a column.
+that is given). Values are equal as plain equality has it, or as ``equal`` decides for a column.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _title(side: str, what: str | list[str], mode: str) -> str:
 
 
 def _same(left: Record | None, right: Record | None, keys: Sequence[str]) -> list[str]:
-    """Return the columns that have nothing new to say: they are on both sides, and equal."""
+    """Return the columns without a change: they are on both sides, and equal."""
     shared = [name for name in left or {} if name in (right or {}) and name not in keys]
     return [name for name in shared if plainly_equal((left or {})[name], (right or {})[name])]
 

@@ -97,7 +97,7 @@ def _comparator(spark: SparkSession, comparator: Comparator, data_type: Any) -> 
     if isinstance(comparator, Whitespace):
         return makers.string(True)
     if isinstance(comparator, MapEntries):
-        key, value = (_type(spark, one.simpleString()) for one in (data_type.keyType, data_type.valueType))
+        key, value = (_type(spark, part.simpleString()) for part in (data_type.keyType, data_type.valueType))
         return makers.map(key, value, comparator.ordered)
     assert isinstance(comparator, Equality)
     return makers.nullSafeEqual()

@@ -164,7 +164,7 @@ def changed_again(change: Change, seed: int, *, null_keys: bool = True) -> Chang
 
 
 def frozen_rows(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
-    """Return rows in a form in which they can be counted; floats are told apart to the sign of a zero."""
+    """Return rows in a form in which they can be counted; floats are distinguished to the sign of a zero."""
     return Counter(tuple(frozen(value) for value in row) for row in rows)
 
 
@@ -175,7 +175,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return ("map", frozenset((frozen(key), frozen(one)) for key, one in value.items()))
     if isinstance(value, (list, tuple)):
-        return ("many", tuple(frozen(one) for one in value))
+        return ("many", tuple(frozen(item) for item in value))
     return bytes(value) if isinstance(value, bytearray) else value
 
 
@@ -186,7 +186,7 @@ def settled(value: Any) -> Any:
     if isinstance(value, dict):
         return ("map", frozenset((settled(key), settled(one)) for key, one in value.items()))
     if isinstance(value, (list, tuple)):
-        return ("many", tuple(settled(one) for one in value))
+        return ("many", tuple(settled(item) for item in value))
     return bytes(value) if isinstance(value, bytearray) else value
 
 

@@ -20,7 +20,7 @@ def parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"))
 
 
-def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
+def test_every_fault_of_a_side_is_refused(call, spark, tmp_path):
     good = tmp_path / "good"
     spark.range(20).selectExpr("id", "cast(id as string) text").repartition(2).write.parquet(str(good))
 
@@ -35,7 +35,7 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
 
     def damage(folder: Path) -> None:
-        """Spoil a page, which no footer tells."""
+        """Spoil a page; no footer shows it."""
         last = parts(folder)[-1]
         content = bytearray(last.read_bytes())
         content[4:60] = bytes(56)

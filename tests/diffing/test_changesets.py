@@ -113,7 +113,7 @@ def test_what_is_read_back_equals_what_was_written(session, config, tmp_path, ki
     back = found(session, config, folder)
     assert back.manifest is not None
     assert back.frame.columns == frame.columns
-    assert [one.dataType for one in back.manifest.past_schema] == [one.dataType for one in past.schema]
+    assert [field.dataType for field in back.manifest.past_schema] == [field.dataType for field in past.schema]
     assert back.options == options
     assert frozen_rows(back.frame.collect()) == frozen_rows(frame.collect())
 
@@ -176,7 +176,7 @@ def test_a_check_that_fails_leaves_nothing(session, tmp_path):
     assert not (tmp_path / "to").exists()
 
 
-def test_what_is_not_one_whole_change_set_is_refused(session, config, tmp_path):
+def test_incomplete_or_mixed_change_sets_are_refused(session, config, tmp_path):
     past, current = session.createDataFrame([(1, "a")], SCHEMA), session.createDataFrame([(1, "b")], SCHEMA)
     folder = written(past, current, tmp_path)
     written(past, current, tmp_path, moment=NOON + timedelta(minutes=1))
@@ -254,12 +254,12 @@ def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path
     assert counted(again.frame, base.schema.names) == counted(current, base.schema.names)
     second = apply_change_sets(again, sets[1:], None, None)
     assert (second.to, second.checksum, second.rows) == (None, both.checksum, both.rows)
-    for wrong, told in (
+    for wrong, message in (
         ([sets[1]], "was made from"),
         ([sets[1], sets[0]], "was made from"),
         ([sets[0]] * 2, "result of"),
     ):
-        with pytest.raises(RefusedInputError, match=told):
+        with pytest.raises(RefusedInputError, match=message):
             apply_change_sets(side, wrong, STORE, f"{tmp_path}/wrong")
     with pytest.raises(RefusedInputError, match="exists already"):
         apply_change_sets(side, sets, STORE, f"{tmp_path}/both")
@@ -295,7 +295,7 @@ def test_a_key_that_makes_no_set_makes_plain_files(session, config, tmp_path):
 def test_a_result_that_is_not_what_the_change_set_was_made_from_is_not_published(session, config, tmp_path):
     past, current = session.createDataFrame([(1, "a"), (2, "b")], SCHEMA), session.createDataFrame([(1, "c")], SCHEMA)
     one = found(session, config, written(past, current, tmp_path / "sets"))
-    # A row that the change set says nothing of.
+    # A row that the change set does not mention.
     other = Side("other", past.union(session.createDataFrame([(9, "z")], SCHEMA)))
     with pytest.raises(RefusedInputError, match=r"the result has the checksum 2:\w+, but .* was made from one with 1:"):
         apply_change_sets(other, [one], STORE, f"{tmp_path}/wrong")
@@ -321,8 +321,13 @@ def test_the_command_applies_checks_and_refuses(session, spark, tmp_path, monkey
     assert (checked.exit_code, "1 change set fit: they lead to 1 row" in checked.stdout) == (0, True), checked.output
     done = run("--to", "result", "--output", "json", "-q")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert (told["to"], told["rows"], told["primary_key"], told["verified"]) == (f"{tmp_path}/result", 1, ["id"], True)
+    document = json.loads(done.stdout)
+    assert (document["to"], document["rows"], document["primary_key"], document["verified"]) == (
+        f"{tmp_path}/result",
+        1,
+        ["id"],
+        True,
+    )
     assert rows(session.read.parquet(str(tmp_path / "result"))) == [(1, "c")]
     manifest = json.loads((tmp_path / "result" / "_manifest.json").read_text())
     assert manifest["made_from"]["change_sets"][0]["location"] == folder

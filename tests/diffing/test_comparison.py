@@ -1,4 +1,4 @@
-"""A comparison by join tells every key that comes twice, wherever it comes twice, and counts rows on the way."""
+"""A comparison by join reports every key that occurs twice, on either side, and counts rows on the way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _compared(spark: SparkSession, past: Rows, current: Rows) -> Any:
 @pytest.mark.parametrize(
     ("past", "current", "side", "key"),
     [
-        # Equal rows never come out of the join: only the counts tell.
+        # Equal rows never come out of the join: only the counts show the repeat.
         ([(1, 1), (1, 1), (2, 2)], [(1, 1), (2, 2)], "past", 1),
         ([(1, 1), (2, 2)], [(1, 1), (2, 2), (2, 2)], "current", 2),
         ([(1, 1), (1, 1)], [(1, 1), (1, 1)], "current", 1),
@@ -40,7 +40,9 @@ def _compared(spark: SparkSession, past: Rows, current: Rows) -> Any:
         ([], [(5, 1), (5, 1)], "current", 5),
     ],
 )
-def test_a_key_that_comes_twice_is_told(spark: SparkSession, past: Rows, current: Rows, side: str, key: Any) -> None:
+def test_a_key_that_occurs_twice_is_reported(
+    spark: SparkSession, past: Rows, current: Rows, side: str, key: Any
+) -> None:
     with _compared(spark, past, current) as comparison, pytest.raises(RefusedInputError) as caught:
         comparison.summary()
     assert f"keys occur more than once on the {side} side" in caught.value.message

@@ -269,7 +269,7 @@ def test_nan_infinities_and_zeros_within_an_epsilon(spark: SparkSession, theirs:
     }
 
 
-def test_comparators_that_compare_plainly_there_do_as_they_say_here(theirs: Any, frame: Any) -> None:
+def test_comparators_that_compare_plainly_there_work_as_documented_here(theirs: Any, frame: Any) -> None:
     texts = frame("a b"), frame(" a  b")
     times = [frame(f"2026-01-01 00:0{minute}:00").selectExpr("id", "timestamp(v) v") for minute in (0, 4)]
     verdicts = []

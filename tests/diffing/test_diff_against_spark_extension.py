@@ -126,7 +126,7 @@ def _nudged(dice: random.Random, row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def compare(both: tuple[DataFrame, DataFrame], cases: Mapping[str, Case], names: Sequence[str] = NO_MAPS) -> None:
     """Run every case in both ways in one job, and expect no row that only one of them has."""
-    past, current = (one.select(*columns(name for name in one.columns if name in names)) for one in both)
+    past, current = (frame.select(*columns(name for name in frame.columns if name in names)) for frame in both)
     require_same(
         {
             title: (diff(past, current, keys, options), extension_diff(past, current, keys, options))
@@ -140,8 +140,8 @@ def require_same(cases: Mapping[str, tuple[DataFrame, DataFrame]]) -> None:
     found = []
     for title, (ours, theirs) in cases.items():
         assert ours.columns == theirs.columns, title
-        assert [one.dataType.simpleString() for one in ours.schema] == [
-            one.dataType.simpleString() for one in theirs.schema
+        assert [column.dataType.simpleString() for column in ours.schema] == [
+            column.dataType.simpleString() for column in theirs.schema
         ], title
         found += [_as_texts(title, ours, 1), _as_texts(title, theirs, -1)]
     every = reduce(lambda one, other: one.unionAll(other), found)
@@ -277,7 +277,7 @@ def test_a_program_written_for_its_python_package_returns_the_same(both: tuple[D
     theirs = python_package()
     # Its Python classes cannot take a name with a dot.
     plain = [name for name in NO_MAPS if "." not in name]
-    past, current = (one.select(*columns(name for name in one.columns if name in plain)) for one in both)
+    past, current = (frame.select(*columns(name for name in frame.columns if name in plain)) for frame in both)
     cases = {
         title: (program(spark_extension, past, current), program(theirs, past, current))
         for title, program in PROGRAMS.items()
@@ -286,7 +286,7 @@ def test_a_program_written_for_its_python_package_returns_the_same(both: tuple[D
 
 
 def test_comparators_by_the_names_of_its_python_package(both: tuple[DataFrame, DataFrame]) -> None:
-    """Its Python classes compare texts, times and maps plainly, whatever the comparator; its Scala ones as they say."""
+    """Its Python classes compare texts, times and maps plainly, whatever the comparator; its Scala ones do not."""
     make = spark_extension.DiffComparators
     made: dict[str, tuple[spark_extension.DiffComparator, Comparator]] = {
         "name": (make.string(), Whitespace()),
@@ -302,7 +302,7 @@ def test_comparators_by_the_names_of_its_python_package(both: tuple[DataFrame, D
         include_unchanged=True,
         column_comparators={name: pair[1] for name, pair in made.items()},
     )
-    past, current = (one.select(*columns([*KEYS, *made])) for one in both)
+    past, current = (frame.select(*columns([*KEYS, *made])) for frame in both)
     ours = spark_extension.diff(
         past, current, spark_extension.DiffOptions(change_column="what", column_name_comparators=names), *KEYS
     )
@@ -357,7 +357,7 @@ WRONG: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
-def test_what_is_refused_there_is_refused_here(
+def test_input_refused_by_the_extension_is_refused_by_lakeward(
     spark: SparkSession, wrong: tuple[str, str, tuple[str, ...], dict[str, Any]]
 ) -> None:
     left, right, keys, settings = wrong

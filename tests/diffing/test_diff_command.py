@@ -149,18 +149,22 @@ def test_duplicate_keys_are_shown_with_their_counts(call, exports, spark):
     assert not (exports / "out").exists() or not files_below(exports / "out")
     reported = call("diff", "twice", "current", "--keys", "id", "--duplicate-keys", "report", "--output", "json")
     assert document(reported)["summary"]["duplicates"] == 3
-    # Key 2 is still there, and a change set could only say that it is deleted.
+    # Key 2 is still there, and a change set could only record that it is deleted.
     refused = call("diff", "twice", "past", "--keys", "id", "--duplicate-keys", "report", "--to", "out")
     assert (refused.exit_code, "3 rows have a key that came before" in refused.stderr) == (2, True), refused.stderr
     assert not (exports / "out").exists() or not files_below(exports / "out")
 
 
-def test_added_dropped_and_widened_columns_are_told(call, exports, spark):
+def test_added_dropped_and_widened_columns_are_reported(call, exports, spark):
     wider = frame(spark, CURRENT).selectExpr("cast(id as bigint) id", "name", "price", "true as is_new")
     wider.coalesce(1).write.parquet(str(exports / "wider"))
     found = document(call("diff", "past", "wider", "--keys", "id", "--output", "json"))
-    told = " ".join(found["schema_differences"])
-    assert "'note' is gone" in told and "'is_new' is new" in told and "'id' changed from int to bigint" in told
+    differences = " ".join(found["schema_differences"])
+    assert (
+        "'note' is gone" in differences
+        and "'is_new' is new" in differences
+        and "'id' changed from int to bigint" in differences
+    )
 
 
 def test_comparators_and_ignored_columns(call, exports):

@@ -34,7 +34,7 @@ NAN, INF = math.nan, math.inf
 def verdicts(
     spark: SparkSession, data_type: DataType, pairs: list[tuple[Any, Any]], texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Say of every pair whether each comparator holds it equal, both ways round: = or x; none may be null."""
+    """Return for every pair whether each comparator holds it equal, in both orders: = or x; none may be null."""
     schema = StructType([StructField("at", LongType()), StructField("l", data_type), StructField("r", data_type)])
     frame = frame_of(spark, [(at, *pair) for at, pair in enumerate(pairs)], schema)
     answers = []

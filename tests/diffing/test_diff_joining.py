@@ -69,8 +69,8 @@ def test_a_null_is_a_key_and_not_the_value_that_stands_for_it(spark: SparkSessio
         )
         found.append(texts)
     every = found[0]
-    for one in found[1:]:
-        every = every.unionAll(one)
+    for frame in found[1:]:
+        every = every.unionAll(frame)
     assert frozen_rows(every.collect()) == frozen_rows([("C", True, 1, 3), ("N", False, 2, 2)] * len(stands))
 
 
@@ -191,7 +191,7 @@ def test_a_comparator_finer_than_equality_sees_its_rows(spark: SparkSession) -> 
     assert frozen_rows(diff(past, current, ["k0"], options).collect()) == frozen_rows([("C", 1, (1, 0.0), (1, -0.0))])
 
 
-def test_in_structs_no_column_can_collide_and_a_frame_can_meet_itself(spark: SparkSession) -> None:
+def test_in_structs_no_column_can_collide_and_a_frame_can_be_compared_with_itself(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 2, 3, 4)], "id int, diff int, left int, left_diff int")
     later = frame.selectExpr("left_diff", "id", "diff + 1 as diff", "left")
     found = diff(frame, later, ["id"], DiffOptions(diff_mode=DiffMode.STRUCTS, change_column="changed"))

@@ -45,13 +45,13 @@ def check(change: Change, spark: SparkSession, options: DiffOptions, keys: tuple
 @given(change=changes(rows=120), switches=st.tuples(st.booleans(), st.booleans(), st.booleans()))
 @FEW
 def test_every_mode(spark: SparkSession, mode: DiffMode, change: Change, switches: tuple[bool, bool, bool]) -> None:
-    sparse, unchanged, told = switches
+    sparse, unchanged, has_changes = switches
     options = DiffOptions(
         diff_column="is what",
         diff_mode=mode,
         sparse_mode=sparse,
         include_unchanged=unchanged,
-        change_column="told" if told else None,
+        change_column="altered" if has_changes else None,
     )
     check(change, spark, options, change.keys)
 
@@ -60,7 +60,9 @@ def test_every_mode(spark: SparkSession, mode: DiffMode, change: Change, switche
 @FEW
 def test_ignored_columns(spark: SparkSession, change: Change) -> None:
     ignored = tuple(reversed([name for name in change.schema.names if name not in change.keys]))[:2]
-    options = DiffOptions(diff_column="is what", ignore_columns=ignored, change_column="told", include_unchanged=True)
+    options = DiffOptions(
+        diff_column="is what", ignore_columns=ignored, change_column="altered", include_unchanged=True
+    )
     check(change, spark, options, change.keys)
 
 
@@ -76,7 +78,7 @@ def test_the_summary_counts_what_is_there(spark: SparkSession, change: Change) -
     past, current = change.frames(spark)
     alignment = align(change.schema, change.schema, change.keys, NAMED, evolve=False)
     _, rows = diff_rows(
-        change.past, change.current, change.keys, columns=change.schema.names, change_column="told",
+        change.past, change.current, change.keys, columns=change.schema.names, change_column="altered",
         include_unchanged=True,
     )  # fmt: skip
     actions = [row[0] for row in rows]
@@ -90,7 +92,7 @@ def test_the_summary_counts_what_is_there(spark: SparkSession, change: Change) -
         assert found.current_rows == len(change.current)
         counts = (found.inserted, found.changed, found.deleted, found.unchanged)
         assert counts == tuple(actions.count(label) for label in "ICDN")
-        assert dict(found.columns) == {one.name: changed.count(one.name) for one in alignment.compared}
+        assert dict(found.columns) == {column.name: changed.count(column.name) for column in alignment.compared}
         assert found.duplicates == 0
 
 
@@ -108,11 +110,11 @@ def test_added_dropped_and_widened_columns(spark: SparkSession, mode: DiffMode) 
     right = [(None, 1, 1.5, 5.0), ("n", 2, None, None), (None, 3, -0.0, 7.0), ("m", 2**40, 1.0, 1.0)]
     found = diff(
         frame_of(spark, left, past), frame_of(spark, right, current), ["k"],
-        DiffOptions(evolve=True, diff_mode=mode, include_unchanged=True, change_column="told", sparse_mode=True),
+        DiffOptions(evolve=True, diff_mode=mode, include_unchanged=True, change_column="altered", sparse_mode=True),
     )  # fmt: skip
     names, rows = diff_rows(
         [(k, None if wider is None else float(wider), gone, same) for k, wider, gone, same in left], right, ["k"],
-        columns=past.names, current_columns=current.names, mode=mode.value, change_column="told",
+        columns=past.names, current_columns=current.names, mode=mode.value, change_column="altered",
         include_unchanged=True, sparse=True,
     )  # fmt: skip
     assert found.columns == names

@@ -15,7 +15,7 @@ from lakeward.iceberg.define import LAYOUT_PROPERTY
 from lakeward.iceberg.table import IcebergTable
 from lakeward.session.sessions import table_session
 
-MERGE_ON_READ = {f"write.{one}.mode": "merge-on-read" for one in ("delete", "update", "merge")}
+MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("delete", "update", "merge")}
 
 
 class Table:
@@ -159,7 +159,7 @@ def test_few_files_are_read(make, spark):
         assert "Scan lake.test.t2" not in found.frame._jdf.queryExecution().toString()
 
 
-def test_what_cannot_be_told_from_files(make):
+def test_sides_that_cannot_be_compared_by_their_files(make):
     table = make(2, **KEY)
     table.add(0, 50)
     table.mark("a")

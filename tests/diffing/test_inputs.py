@@ -68,7 +68,7 @@ def test_folders_of_files(spark: Any, tmp_path: Path) -> None:
         assert keys_of(*both, ()) == ("id", "dept")
 
 
-def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tmp_path: Path) -> None:
+def test_values_of_folder_names_are_text_unless_a_schema_declares_their_type(spark: Any, tmp_path: Path) -> None:
     rows = [(1, "007"), (2, "7"), (3, "1,A")]
     spark.createDataFrame(rows, "id int, dept string").write.partitionBy("dept").parquet(str(tmp_path / "texts"))
     numbers = spark.createDataFrame([(1, 7, "x"), (2, 8, "y")], "id int, dept int, text string")
@@ -79,7 +79,7 @@ def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tm
     with SideOpener(spark=spark) as opener:
         assert sorted(map(tuple, opener.open(str(tmp_path / "texts")).frame.collect())) == rows
         csv = [opener.open(str(tmp_path / "csv"), schema=f"id int, text string{more}") for more in ("", ", dept int")]
-        assert [one.frame.collect() for one in csv] == [[(1, "x", "007")], [(1, "x", 7)]]
+        assert [side.frame.collect() for side in csv] == [[(1, "x", "007")], [(1, "x", 7)]]
         past, flat = opener.open(str(tmp_path / "numbers")), opener.open(str(tmp_path / "flat"))
         with (
             pytest.raises(RefusedInputError, match="'dept' is string") as refused,
@@ -87,7 +87,7 @@ def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tm
         ):
             pass
         assert "--past-schema" in str(refused.value.hint)
-        # Parquet tells its own columns: a schema neither takes one away nor changes it.
+        # Parquet contains its own columns: a schema neither takes one away nor changes it.
         past = opener.open(str(tmp_path / "numbers"), schema="id string, dept int")
         assert past.frame.schema.simpleString() == "struct<id:int,text:string,dept:int>"
         with SideComparison(past, flat, ["id"], DiffOptions()) as found:

@@ -134,7 +134,7 @@ def test_buckets_with_equal_checksums_are_not_read_unless_exact(spark, tmp_path)
     bucket = frame.filter("id = 7").select(F.pmod(F.hash("id"), F.lit(4))).collect()[0][0]
     for found in current.set.layout.buckets:
         if found.number != bucket:
-            (tmp_path / "b" / found.path).write_bytes(b"nobody reads this")
+            (tmp_path / "b" / found.path).write_bytes(b"this is never read")
 
     planned, _ = _require_same_as_joined(past, current, ["id"])
     assert "3 of 4 have equal checksums" in planned.reason
@@ -142,8 +142,8 @@ def test_buckets_with_equal_checksums_are_not_read_unless_exact(spark, tmp_path)
     exact = _planned(past, current, ["id"], exact=True)
     with pytest.raises(Exception, match="cannot be compared natively") as caught:
         exact.pairs.frame.collect()
-    told = recognised(caught.value, *spark_faults("diff"))
-    assert told is not None and told.exit_code == 2 and "--plan join" in str(told)
+    recognised_error = recognised(caught.value, *spark_faults("diff"))
+    assert recognised_error is not None and recognised_error.exit_code == 2 and "--plan join" in str(recognised_error)
 
 
 def test_identical_sets_are_compared_without_any_task(spark, tmp_path):
@@ -188,7 +188,7 @@ def test_files_that_only_spark_can_read_are_sent_to_the_tasks(spark, sides, tmp_
     _require_same_as_joined(*sent, keys)
 
 
-def test_why_the_kernel_cannot(spark, tmp_path, monkeypatch):
+def test_the_kernel_names_the_reason_where_it_cannot_compare(spark, tmp_path, monkeypatch):
     frame = spark.createDataFrame([(1, 2.0, "x")], "id int, d double, v string")
     past = _side(frame, tmp_path / "a", ["id"])
     plain = Side("plain", frame, ("id",))

@@ -1,4 +1,4 @@
-"""Applying, reversing and joining diffs: names, schemas, what is refused, and how it is told."""
+"""Applying, reversing and joining diffs: names, schemas, and refusals with their messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_prefixes_of_which_one_begins_with_the_other_are_refused_without_a_manif
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (("I", 1, None, "b"), 'the diff inserts {"id":1}, which the past has'),
         (("C", 7, "a", "b"), 'the diff changes or deletes {"id":7}, which the past lacks'),
@@ -72,12 +72,12 @@ def test_prefixes_of_which_one_begins_with_the_other_are_refused_without_a_manif
         (("X", 1, "a", None), "the diff has the action X; known are I, C, D, N"),
     ],
 )
-def test_a_diff_of_another_table_is_told_by_the_key(spark, change, told):
+def test_a_diff_of_another_table_is_refused_with_the_key(spark, change, message):
     past = table(spark, (1, "a"), (2, "b"))
-    assert told in refused(patch(past, table(spark, change, schema=DIFF), ["id"]))
+    assert message in refused(patch(past, table(spark, change, schema=DIFF), ["id"]))
 
 
-def test_what_does_not_fit_is_applied_regardless_where_that_is_asked_for(spark):
+def test_a_diff_of_another_table_is_applied_on_request(spark):
     past = table(spark, (1, "a"), (2, "b"), (None, "n"))
     changes = [("I", 1, None, "one"), ("C", 7, "x", "seven"), ("D", 2, "z", None), ("D", 9, "z", None)]
     found = patch(past, table(spark, *changes, schema=DIFF), ["id"], strict=False)
@@ -125,7 +125,7 @@ def test_fields_of_structs_come_and_leave_as_columns_do(spark):
     assert rows(patched(past, both, strict=True, result=last.schema)) == rows(last)
 
 
-def test_a_diff_that_speaks_of_other_columns_is_refused(spark):
+def test_a_diff_with_other_columns_is_refused(spark):
     found = table(spark, ("C", 1, "a", "b"), schema=DIFF)
     with pytest.raises(RefusedInputError, match="columns that the diff does not have: price"):
         patch(table(spark, (1, "a", 2), schema="id int, name string, price int"), found, ["id"])
@@ -140,7 +140,7 @@ def test_a_diff_that_speaks_of_other_columns_is_refused(spark):
 
 
 @pytest.mark.parametrize("mode", [DiffMode.COLUMN_BY_COLUMN, DiffMode.STRUCTS])
-def test_keys_are_told_by_the_columns_of_the_diff(spark, mode):
+def test_keys_are_derived_from_the_columns_of_the_diff(spark, mode):
     options = DiffOptions(diff_mode=mode)
     past, current = table(spark, (1, "a"), (2, "b")), table(spark, (1, "c"), (3, "d"))
     found = stored(diff(past, current, ["id"], options))
@@ -157,35 +157,35 @@ def test_keys_are_told_by_the_columns_of_the_diff(spark, mode):
         ("diff string, id int, x int", DiffOptions(diff_mode=DiffMode.RIGHT_SIDE)),
     ],
 )
-def test_keys_that_nothing_tells_must_be_named(spark, schema, options):
+def test_keys_that_cannot_be_derived_must_be_named(spark, schema, options):
     with pytest.raises(RefusedInputError, match=r"the key columns of the diff cannot be determined; it has .*id"):
         reverse(spark.createDataFrame([], schema), options=options)
 
 
 def test_diffs_without_what_is_needed_are_refused(spark):
     past, current = table(spark, (1, "a")), table(spark, (1, None))
-    for options, told in (
+    for options, message in (
         (DiffOptions(diff_mode=DiffMode.LEFT_SIDE), "in left-side mode cannot be applied"),
         (DiffOptions(sparse_mode=True), "a change to null looks like no change"),
     ):
-        with pytest.raises(RefusedInputError, match=told):
+        with pytest.raises(RefusedInputError, match=message):
             patch(past, diff(past, current, ["id"], options), ["id"], options)
     right = DiffOptions(diff_mode=DiffMode.RIGHT_SIDE)
     with pytest.raises(RefusedInputError, match="cannot be reversed: it does not have the past values"):
         reverse(diff(past, current, ["id"], right), ["id"], right)
-    for options, told in (
+    for options, message in (
         (right, "the values of one side only"),
         (DiffOptions(sparse_mode=True, change_column="c"), "does not have the values that did not change"),
         (DiffOptions(ignore_columns=("name",)), "ignores columns or tolerates"),
         (DiffOptions(default_comparator=Epsilon(0.1)), "ignores columns or tolerates"),
     ):
         one = diff(past, current, ["id"], options)
-        with pytest.raises(RefusedInputError, match=told):
+        with pytest.raises(RefusedInputError, match=message):
             compose(one, one, ["id"], options)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "message"),
     [
         (("I", 1, None, "a"), ("I", 1, None, "b"), 'the first leaves {"id":1}, which the second inserts'),
         (("D", 1, "a", None), ("D", 1, "a", None), 'the first deletes {"id":1}, which the second changes or deletes'),
@@ -193,9 +193,9 @@ def test_diffs_without_what_is_needed_are_refused(spark):
         (("C", 1, "a", "b"), ("C", 1, "c", "d"), 'it has other past values for {"id":1}'),
     ],
 )
-def test_diffs_that_do_not_follow_each_other_are_told_by_the_key(spark, first, second, told):
+def test_diffs_that_do_not_follow_each_other_are_refused_with_the_key(spark, first, second, message):
     both = compose(table(spark, first, schema=DIFF), table(spark, second, schema=DIFF), ["id"])
-    assert told in refused(both)
+    assert message in refused(both)
 
 
 def test_two_diffs_make_the_one_of_their_ends(spark):

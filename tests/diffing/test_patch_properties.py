@@ -47,7 +47,7 @@ def session(spark: SparkSession) -> SparkSession:
 @pytest.mark.parametrize("mode", TWO_SIDED)
 @given(change=changes(rows=40), seed=st.integers(0, 2**32))
 @FEW
-def test_patch_reverse_and_compose_keep_their_promises(
+def test_patch_reverse_and_compose_obey_their_laws(
     session: SparkSession, mode: DiffMode, change: Change, seed: int
 ) -> None:
     options, keys, names = names_for(mode), change.keys, change.schema.names

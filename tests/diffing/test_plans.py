@@ -67,7 +67,7 @@ def test_the_hash_plan_finds_what_the_join_finds(frames):
     assert found == expected and len(found) == 4
     assert (joined.name, hashed.name) == ("join", "hash")
     assert (hashed.past_rows, hashed.current_rows) == (5, 5) and "4 keys that differ" in hashed.reason
-    # Nobody knows how many rows the sides have: the join counts them on their way.
+    # The number of rows of the sides is unknown: the join counts them on their way.
     assert joined.counts is not None and joined.counts.rows() == (5, 5)
     ignored = DiffOptions(ignore_columns=("m", "a"))
     assert _planned(past, current, ignored, plan="hash")[1] == _planned(past, current, ignored, plan="join")[1]
@@ -90,7 +90,7 @@ def test_columns_that_came_or_widened_are_hashed_in_the_type_they_are_compared_i
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_the_hash_plan_tells_a_key_that_comes_twice(frames, side):
+def test_the_hash_plan_reports_a_key_that_occurs_twice(frames, side):
     sides = [_plain(frame) for frame in frames]
     sides[side] = _plain(frames[side].union(frames[side].limit(2)))
 

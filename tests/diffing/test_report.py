@@ -26,7 +26,7 @@ def test_the_first_differences_of_each_kind_are_shown_as_texts(spark):
     options = DiffOptions(insert_value="new")
     alignment = align(past.schema, current.schema, ["id"], options, evolve=True)
     found = examples(joined(past, current, alignment, options, whole=False), options, 2)
-    assert [(one.action, one.key) for one in found] == [
+    assert [(example.action, example.key) for example in found] == [
         ("C", {"id": "50"}), ("C", {"id": "51"}), ("I", {"id": "200"}), ("I", {"id": "201"}),
         ("D", {"id": None}), ("D", {"id": "0"}),
     ]  # fmt: skip

@@ -40,12 +40,14 @@ def _each(frame):
     return {row["k"]: read_checksum(row.asDict()) for row in found}
 
 
-def test_a_checksum_sees_what_sparks_hash_passes_over(spark):
+def test_a_checksum_detects_what_the_hash_of_spark_ignores(spark):
     before, after = (_each(spark.createDataFrame(rows, _NESTED)) for rows in (_ROWS, _CHANGED))
 
     assert [key for key in before if before[key] == after[key]] == []
     # Two numbers that do not depend on each other.
-    assert len({one.first for one in before.values()} | {one.second for one in before.values()}) == 2 * len(_ROWS)
+    assert len({entry.first for entry in before.values()} | {entry.second for entry in before.values()}) == 2 * len(
+        _ROWS
+    )
 
 
 def test_a_checksum_does_not_depend_on_order_partitions_or_the_spelling_of_equal_values(spark):
@@ -82,7 +84,7 @@ def test_each_bucket_is_a_sorted_file_with_the_keys_of_its_hash(spark, tmp_path)
 
     assert layout.count == 8 and layout.rows == 3000 and layout.keys == ("id", "a.b")
     placed = rows.select(F.pmod(F.hash("id", "`a.b`"), F.lit(8)).alias("bucket")).groupBy("bucket").count().collect()
-    assert {one.number: one.rows for one in layout.buckets} == {row["bucket"]: row["count"] for row in placed}
+    assert {bucket.number: bucket.rows for bucket in layout.buckets} == {row["bucket"]: row["count"] for row in placed}
     for bucket in layout.buckets:
         file = tmp_path / "set" / bucket.path
         ids = pq.read_table(file)["id"].to_pylist()
@@ -138,7 +140,7 @@ def test_a_key_that_comes_twice_is_named(spark, tmp_path):
         (["d"], "cannot be assigned to buckets"),
     ],
 )
-def test_keys_that_tell_no_bucket_are_refused(spark, tmp_path, keys, expected):
+def test_keys_that_determine_no_bucket_are_refused(spark, tmp_path, keys, expected):
     rows = spark.createDataFrame([(1, {"a": 1}, 1.5)], "id int, m map<string, int>, d double")
 
     with pytest.raises(RefusedInputError, match=expected):

@@ -33,7 +33,7 @@ def project(folder: Path, **settings: Any) -> Path:
         place.mkdir(parents=True)
         (place / "LOAD00000001.csv").write_text("1,one\n")
     config = folder / "lakeward.yaml"
-    # A master that nobody can reach: it must not be used.
+    # A master that cannot be reached: it must not be used.
     config.write_text(json.dumps({"tables": TABLES, "spark": {"master": "spark://nowhere:1"}, **settings}))
     return config
 
@@ -50,7 +50,7 @@ def submit(*arguments: str, jars: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_spark_submit_runs_the_tables_it_is_told(tmp_path: Path, lake_config: Callable[..., Any]) -> None:
+def test_spark_submit_runs_the_tables_that_are_named(tmp_path: Path, lake_config: Callable[..., Any]) -> None:
     config = project(tmp_path)
     jars = ":".join(str(path) for path in resolve_jars(lake_config(tmp_path)))
     done = submit("--config", str(config), "--table", "sales.product", jars=jars)
@@ -59,7 +59,7 @@ def test_spark_submit_runs_the_tables_it_is_told(tmp_path: Path, lake_config: Ca
     assert (table["table"], table["outcome"], table["mirror_rows"]) == ("sales.product", "done", 1)
 
 
-def test_spark_submit_without_iceberg_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_spark_submit_without_iceberg_reports_what_is_missing(tmp_path: Path) -> None:
     done = submit("--config", str(project(tmp_path)))
     assert done.returncode == 2, done.stderr[-3000:]
     error = json.loads(done.stdout.splitlines()[-1])["error"]

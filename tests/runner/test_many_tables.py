@@ -42,7 +42,9 @@ def test_many_tables_of_twenty_files(tmp_path: Path, spark: SparkSession, tables
     config = parse_config({"tables": dict.fromkeys(names, settings)}, base=tmp_path)
     with Lakeward(config, spark=session_for(spark, config)) as lake:
         report = lake.run()
-        assert {table.outcome for table in report.tables} == {Outcome.DONE}, [one.message for one in report.failed]
+        assert {table.outcome for table in report.tables} == {Outcome.DONE}, [
+            failed.message for failed in report.failed
+        ]
         assert sum(op.files for table in report.tables for op in table.ops) == tables * FILES
         for name in (names[0], names[1], names[2], names[tables // 2 + 1], names[-1]):
             rows = lake.sql(f"SELECT id, name FROM {name}").collect()

@@ -34,7 +34,7 @@ TIMEOUT = 600
 
 
 class Journal(SilentObserver):
-    """Keeps what an observer hears."""
+    """Records the calls of an observer."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -75,10 +75,10 @@ class Tables:
         retry = {"attempts": 3, "first_delay": 0.01}
         config = parse_config({"retry": retry, **settings, "tables": tables}, base=self.folder)
         session = session_for(self._spark, config)
-        self.lake = Lakeward(config, spark=session, on_step=self._hear, observers=[self.journal])
+        self.lake = Lakeward(config, spark=session, on_step=self._on_step, observers=[self.journal])
         return self
 
-    def _hear(self, table: str, step: str) -> None:
+    def _on_step(self, table: str, step: str) -> None:
         if self.on_step:
             self.on_step(table, step)
 
@@ -110,7 +110,7 @@ def tables(tmp_path: Path, spark: SparkSession) -> Iterator[Tables]:
     stage.lake.close()
 
 
-def test_tables_run_at_one_time_with_jobs_that_tell_whose_they_are(tables: Tables) -> None:
+def test_tables_run_at_one_time_with_jobs_that_name_their_table(tables: Tables) -> None:
     tables.open("abc")
     tables.load("abc")
     together = threading.Barrier(3)
@@ -125,7 +125,7 @@ def test_tables_run_at_one_time_with_jobs_that_tell_whose_they_are(tables: Table
 
     tables.on_step = meet
     report = tables.run(parallel=3)
-    assert [one.message for one in report.tables] == [None] * 3
+    assert [table.message for table in report.tables] == [None] * 3
     assert seen == {
         name: (name, f"{report.run_id} {name}", f"{name}: folding changes") for name in ("s.a", "s.b", "s.c")
     }
@@ -160,7 +160,7 @@ def test_failing_and_locked_tables_do_not_stop_the_others(tables: Tables) -> Non
     outcomes = {table.table: table.outcome for table in report.tables}
     expected = {"s.a": Outcome.DONE, "s.b": Outcome.FAILED, "s.c": Outcome.LOCKED, "s.d": Outcome.DONE}
     assert outcomes == expected
-    assert report.exit_code == 3 and [one.table for one in report.failed] == ["s.b"]
+    assert report.exit_code == 3 and [table.table for table in report.failed] == ["s.b"]
     error = tables.lake.table("s.b").error
     assert error is not None and error == report.table("s.b").message
     assert [tables.count(name) for name in "acd"] == [1, 1, 1]
@@ -212,7 +212,7 @@ def test_run_takes_in_no_more_files_than_allowed(tables: Tables) -> None:
 
 
 class Clock:
-    """A clock that only goes on when it is told to."""
+    """A clock that only advances on command."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -263,7 +263,7 @@ def test_op_that_takes_longer_than_allowed_is_cancelled_and_taken_back(tables: T
     assert tables.count("a") == 1
 
 
-def test_what_a_listener_raises_ends_the_run_and_gives_leases_back(tables: Tables) -> None:
+def test_an_exception_of_a_listener_ends_the_run_and_releases_leases(tables: Tables) -> None:
     tables.open("abc", parallel=2)
     tables.load("abc")
 
@@ -279,11 +279,11 @@ def test_what_a_listener_raises_ends_the_run_and_gives_leases_back(tables: Table
         tables.run()
     tables.on_step = None
     assert all(tables.lake.state.lease_of(known.table) is None for known in tables.lake.tables())
-    assert [one.outcome for one in tables.run().tables].count(Outcome.FAILED) == 0
+    assert [table.outcome for table in tables.run().tables].count(Outcome.FAILED) == 0
     assert [tables.count(name) for name in "abc"] == [1, 1, 1]
 
 
-def test_a_name_that_is_not_utf8_and_a_fault_nobody_foresaw_stop_their_tables_alone(tables: Tables) -> None:
+def test_a_name_that_is_not_utf8_and_an_unexpected_fault_stop_only_their_tables(tables: Tables) -> None:
     tables.open("abc", parallel=2)
     tables.load("abc")
     odd = tables.folder / "landing" / "s" / "b" / "LOAD00000001.csv"
@@ -296,9 +296,9 @@ def test_a_name_that_is_not_utf8_and_a_fault_nobody_foresaw_stop_their_tables_al
     tables.on_step = fail
     report = tables.run()
     tables.on_step = None
-    assert [one.outcome for one in report.tables] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
+    assert [table.outcome for table in report.tables] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
     assert "\\xff_" in (message := report.table("s.b").message or "") and "its name is not UTF-8" in message
     assert "ZeroDivisionError" in (report.table("s.c").message or "")
-    assert [one.outcome for one in tables.lake.plan()] == [Outcome.IDLE, Outcome.FAILED, Outcome.DONE]
-    assert [one.state for one in tables.lake.status()] == ["current", "failed", "failed"]
+    assert [table.outcome for table in tables.lake.plan()] == [Outcome.IDLE, Outcome.FAILED, Outcome.DONE]
+    assert [table.state for table in tables.lake.status()] == ["current", "failed", "failed"]
     assert tables.lake.maintain(["s.a", "s.b"]).exit_code == 0, "what was never read needs no file of landing"

@@ -1,4 +1,4 @@
-"""How tables stand, told without a Spark job, and what a run tells its observers."""
+"""The status of tables, read without a Spark job, and what a run reports to its observers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOAD = [f"{number},name,{'x' * 20},1.00" for number in range(1, 11)]
 
 
 def status(scene: Scene, table: str = TABLE) -> TableStatus:
-    return next(one for one in scene.lakeward.status() if one.table == table)
+    return next(entry for entry in scene.lakeward.status() if entry.table == table)
 
 
 def counted(scene: Scene) -> int:
@@ -78,7 +78,7 @@ def test_a_table_from_its_first_file_on(scene: Scene, spark: SparkSession) -> No
     assert after.changelog_debt.data_files == 2
 
 
-def test_what_failed_and_who_holds_it(scene: Scene) -> None:
+def test_the_status_shows_failures_and_lease_holders(scene: Scene) -> None:
     scene.land("LOAD00000001.csv", "1,name,x,not a number")
     scene.refused()
     with HeldLease(scene.lakeward.state, TableId.parse(TABLE), current_owner("run-7")):
@@ -169,7 +169,7 @@ def test_bad_rows_of_a_load_that_was_taken_back_do_not_count(scene: Scene) -> No
 
 
 @pytest.fixture
-def heard() -> Iterator[list[dict[str, Any]]]:
+def log_lines() -> Iterator[list[dict[str, Any]]]:
     """The log as programs read it."""
     lines: list[dict[str, Any]] = []
 
@@ -187,13 +187,13 @@ def heard() -> Iterator[list[dict[str, Any]]]:
     logger.setLevel(level)
 
 
-def test_a_run_is_logged_measured_and_kept(scene: Scene, heard: list[dict[str, Any]]) -> None:
+def test_a_run_is_logged_measured_and_kept(scene: Scene, log_lines: list[dict[str, Any]]) -> None:
     tables = {name: {"schema": "id int", "primary_key": "id"} for name in ("sales.good", "sales.bad")}
     scene.configure(tables, metrics={"file": "lakeward.prom"})
     scene.land("LOAD00000001.csv", "1", folder="sales/good")
     scene.land("LOAD00000001.csv", "x", folder="sales/bad")
     report = scene.try_run()
-    events = {(line["event"], line.get("table")): line for line in heard}
+    events = {(line["event"], line.get("table")): line for line in log_lines}
     assert {name for name, _ in events} >= {"run.started", "op.published", "table.failed", "run.finished"}
     op = events["op.published", "sales.good"]
     assert (op["run"], op["op"], op["rows"]) == (report.run_id, 1, 1)

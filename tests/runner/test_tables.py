@@ -62,7 +62,7 @@ def test_names_that_differ_little_never_collide(scene: Scene) -> None:
     assert scene.lakeward.check_tables() == []
 
 
-def test_what_a_partition_takes_is_what_iceberg_takes(scene: Scene) -> None:
+def test_a_partition_accepts_what_iceberg_accepts(scene: Scene) -> None:
     jvm = scene.lakeward.spark._jvm
     types, transforms = jvm.org.apache.iceberg.types.Types, jvm.org.apache.iceberg.transforms.Transforms
     iceberg = {

@@ -46,7 +46,7 @@ def test_files_become_rows_as_they_land_and_only_their_tables_run(scene: Scene) 
     # Files of a burst that a starved machine writes are further apart than usual.
     with watching(scene.lakeward, settle=3) as runs:
         start = runs.next()
-        assert [one.outcome for one in start.tables] == [Outcome.DONE, Outcome.DONE], "what landed before is run"
+        assert [table.outcome for table in start.tables] == [Outcome.DONE, Outcome.DONE], "what landed before is run"
         scene.land("20240101-000000001.csv", "I,2,two,b,2.00")
         [first] = runs.next().tables
         assert (first.table, first.rows_in) == (TABLE, 1)
@@ -58,7 +58,7 @@ def test_files_become_rows_as_they_land_and_only_their_tables_run(scene: Scene) 
         assert (burst.table, sum(op.files for op in burst.ops)) == (TABLE, 20), "a burst is one run"
         scene.land("20240101-000000001.csv", "1,x", folder="sales/unheard")
         assert runs.none_for(4.0)
-        assert [str(one.table) for one in scene.lakeward.tables() if not one.active] == ["sales.unheard"]
+        assert [str(table.table) for table in scene.lakeward.tables() if not table.active] == ["sales.unheard"]
     assert len(scene.names()) == 22
 
 
@@ -104,8 +104,8 @@ def test_a_table_held_up_at_a_step_delays_no_other_and_what_lands_meanwhile_is_n
             assert scene.names() == {1: "one"}, "still held up"
         finally:
             gate.set()
-        told = [one for _ in range(2) for one in runs.next().tables]
-        assert [one.table for one in told] == [TABLE, TABLE], "run again for what landed after its listing"
+        reports = [table for _ in range(2) for table in runs.next().tables]
+        assert [report.table for report in reports] == [TABLE, TABLE], "run again for what landed after its listing"
     assert scene.names() == {1: "one", 2: "two", 3: "three"}
 
 
@@ -199,9 +199,9 @@ def test_sigterm_ends_the_command_in_the_middle_of_an_op_with_130(tmp_path: Path
         (folder / "20240101-000000001.csv").write_text("I,2,two,b,2.00\n")
         _wait_for(lambda: _leases(tmp_path) == 1)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, told
-    assert "Traceback" not in told and "interrupted" in told
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors and "interrupted" in errors
     assert _leases(tmp_path) == 0
     parsed = parse_config(config, base=tmp_path)
     with Lakeward(parsed, spark=session_for(spark, parsed)) as lake:

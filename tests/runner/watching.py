@@ -22,7 +22,7 @@ PATIENCE = 600.0
 
 
 class Runs:
-    """Hears of runs and hands them out one by one."""
+    """Receives finished runs and returns them in order."""
 
     def __init__(self) -> None:
         self._reports: queue.Queue[RunReport] = queue.Queue()
@@ -36,7 +36,7 @@ class Runs:
     def until(self, table: str, outcome: Outcome) -> list[RunReport]:
         """Return the runs up to the one in which a table came out so."""
         runs = [self.next()]
-        while outcome not in {one.outcome for one in runs[-1].tables if one.table == table}:
+        while outcome not in {entry.outcome for entry in runs[-1].tables if entry.table == table}:
             runs.append(self.next())
         return runs
 

@@ -57,7 +57,7 @@ class Bucket:
     def keys(self, prefix: str = "") -> list[str]:
         """All keys, however many."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
-        return [one["Key"] for page in pages for one in page.get("Contents", ())]
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
     def storage(self, prefix: str = "") -> Landing:
         return open_landing(f"s3://{self.name}/{prefix}", self.settings)

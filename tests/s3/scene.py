@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
 
 LANDING = "land ing/from dms+1"
-# A server that is gone is gone: nobody shall wait for it as long as one does in production.
+# A server that was stopped does not return: tests need not wait as long as production does.
 QUICK = {"s3.retry.num-retries": "2", "s3.retry.min-wait-ms": "50", "s3.retry.max-wait-ms": "100"}
 
 

@@ -75,15 +75,17 @@ def test_what_a_dead_writer_left_in_s3_is_removed_and_nothing_else(
         killed.setattr(Writer, "here", lambda: Writer(here.host, 2**22 + 1, 1.0, here.last_seen))
         claim = Claim.begin(store, folder, files=["_manifest.json"])
     layout = write_set(rows, claim.store, folder, ["id"], count=2)
-    assert all(one.path.startswith(f"part-w{claim.id}-") for one in layout.buckets), "Spark named files otherwise"
+    assert all(bucket_file.path.startswith(f"part-w{claim.id}-") for bucket_file in layout.buckets), (
+        "Spark named files otherwise"
+    )
     bucket.put(f"out/set é/_temporary/0/attempt/part-w{claim.id}-00001-x.parquet")
     claim.release()
 
     publish_folder(store, folder, _filled(rows))
     manifest = store.read_text(f"{folder}/_manifest.json")
     own = listed_files(manifest) or {}
-    assert set(bucket.keys("out/set é/")) == {f"out/set é/{one}" for one in (*own, "_SUCCESS", "_manifest.json")}
-    assert not any(claim.id in one for one in own)
+    assert set(bucket.keys("out/set é/")) == {f"out/set é/{name}" for name in (*own, "_SUCCESS", "_manifest.json")}
+    assert not any(claim.id in name for name in own)
 
     theirs = put_foreign(bucket, "out/set é")
     assert remove_listed(store, folder, manifest) == sorted(FOREIGN)

@@ -29,7 +29,7 @@ def test_hazard_of_the_local_disk(s3_scene: S3Scene, hazard: Callable[[Scene], N
 
 
 def test_consumed_objects_are_never_read_again_and_changed_ones_stop_the_table(s3_scene: S3Scene) -> None:
-    # Hazards 1 and 2: replayed files would set 1 back and bring 2 again.
+    # Replayed files would set 1 back and bring 2 again.
     scene = s3_scene
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240102-000000000.csv", "U,1,first,x,1.00", "I,3,c,x,1.00")
@@ -46,7 +46,7 @@ def test_consumed_objects_are_never_read_again_and_changed_ones_stop_the_table(s
     report = scene.run()
     assert [(op.files, op.strategy) for op in report.ops] == [(0, Strategy.LOG_ONLY)]
     assert scene.names() == expected and "--same-load" in report.warnings[0]
-    # Other content of the same length and within the same second: the ETag tells.
+    # Other content of the same length and within the same second: the ETag differs.
     changed = scene.land("20240102-000000000.csv", "U,1,fixed,x,1.00", "I,3,c,x,1.00")
     refused = scene.refused()
     assert f"{FOLDER}/20240102-000000000.csv was consumed by op" in (refused.message or "")
@@ -56,7 +56,7 @@ def test_consumed_objects_are_never_read_again_and_changed_ones_stop_the_table(s
 
 
 def test_missing_lake_objects_are_an_error_and_never_an_empty_table(s3_scene: S3Scene) -> None:
-    # Hazard 27. The partial update needs the mirror's rows, which makes it read what is missing.
+    # The files of the mirror are gone. The partial update needs the mirror's rows, which makes it read what is missing.
     scene, bucket = s3_scene, s3_scene.bucket
     scene.table(csv={"unchanged": "~"}, rewrite_share=9)
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")

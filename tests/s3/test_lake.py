@@ -48,7 +48,7 @@ def hadoop_scene(tmp_path: Path, spark: SparkSession, bucket: Bucket) -> Iterato
 
 @pytest.fixture
 def glue_scene(tmp_path: Path, spark: SparkSession, bucket: Bucket, moto_endpoint: str) -> Iterator[S3Scene]:
-    """The lake under a Glue catalog, which is moto's: it takes stale versions, so nothing is said of two writers."""
+    """The lake under a Glue catalog, which is moto's: it takes stale versions, so two writers are not tested."""
     properties = spark._jvm.java.lang.System
     properties.setProperty("aws.accessKeyId", ACCESS_KEY)
     properties.setProperty("aws.secretAccessKey", SECRET_KEY)
@@ -128,7 +128,7 @@ def test_two_writers_on_the_rest_catalog_at_the_same_moment(rest_scene: S3Scene)
     check_books(rest_scene)
 
 
-def test_slower_writer_is_told_of_the_conflict_by_the_rest_catalog(
+def test_slower_writer_learns_of_the_conflict_from_the_rest_catalog(
     rest_scene: S3Scene, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Source(rest_scene).load("LOAD00000001.csv", *ROWS)
@@ -140,7 +140,7 @@ def test_slower_writer_is_told_of_the_conflict_by_the_rest_catalog(
         table.commit_empty(name, {"by": name})
     stale = other.load()
     one.fast_forward("first", "main", expected=base)
-    # What it has loaded says that it may: only the catalog knows better.
+    # By the metadata that it loaded it may commit: only the catalog detects the conflict.
     monkeypatch.setattr(IcebergTable, "load", lambda table: stale)
     with pytest.raises(ConflictError, match="another writer committed first"):
         other.fast_forward("second", "main", expected=base, tries=1)
@@ -149,19 +149,19 @@ def test_slower_writer_is_told_of_the_conflict_by_the_rest_catalog(
 
 
 @pytest.mark.parametrize(
-    ("lake", "told"),
+    ("lake", "message"),
     [
         ({"properties": {**QUICK, "s3.secret-access-key": "wrong"}}, "refuses the keys"),
         ({"warehouse": "s3://no-such-bucket/lake"}, "there is no such bucket"),
     ],
 )
 def test_lake_that_cannot_be_written_is_a_mistake_in_the_configuration(
-    s3_scene: S3Scene, lake: dict[str, Any], told: str
+    s3_scene: S3Scene, lake: dict[str, Any], message: str
 ) -> None:
     s3_scene.configure(lake={**s3_scene._settings["lake"], **lake})
     s3_scene.land("LOAD00000001.csv", *ROWS)
     refused = s3_scene.refused()
-    assert told in (refused.message or "")
+    assert message in (refused.message or "")
     assert (refused.error_kind, refused.exit_code) == ("configuration", 2)
     assert refused.hint
 

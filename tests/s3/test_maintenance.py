@@ -28,7 +28,7 @@ def test_files_are_merged_and_removed(s3_scene: S3Scene) -> None:
     before = len(list(s3_scene.bucket.keys(folder)))
     [found] = s3_scene.lakeward.maintain().tables
     assert (found.outcome, found.message) == (Outcome.DONE, None)
-    assert {one.kind for one in found.work} == {WorkKind.COMPACT, WorkKind.CLUSTER, WorkKind.EXPIRE}
+    assert {work.kind for work in found.work} == {WorkKind.COMPACT, WorkKind.CLUSTER, WorkKind.EXPIRE}
     # The load's own file, and the one that is the mirror now.
     assert (before, len(list(s3_scene.bucket.keys(folder)))) == (5, 2)
     assert s3_scene.rows() == source.rows()

@@ -1,4 +1,4 @@
-"""The S3 server is killed during a run, at several steps: nothing is lost or doubled, and the run says what it was."""
+"""The S3 server is killed during a run, at several steps: nothing is lost or doubled, and the run reports the cause."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def at_step(scene: S3Scene, step: str, act: object) -> list[str]:
     """Act once, when a step is passed for the first time; give the steps passed."""
     passed: list[str] = []
 
-    def hear(_table: str, name: str) -> None:
+    def observe_step(_table: str, name: str) -> None:
         passed.append(name)
         if name == step and passed.count(step) == 1:
             act()  # type: ignore[operator]
 
-    scene.on_step = hear
+    scene.on_step = observe_step
     return passed
 
 

@@ -63,7 +63,7 @@ def test_more_than_a_thousand_objects_and_folders_are_all_seen(bucket: Bucket) -
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_keys_that_need_escaping_are_what_they_are(bucket: Bucket, name: str) -> None:
+def test_keys_that_need_escaping_stay_exact(bucket: Bucket, name: str) -> None:
     folder = f"sch {name}/täb+le"
     bucket.put(f"land ing/{folder}/{name}", name.encode())
     storage = bucket.storage("land ing")
@@ -195,14 +195,14 @@ def answering(status: int, code: str, *, promised: int | None = None) -> Iterato
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = f"<Error><Code>{code}</Code><Message>told so</Message></Error>".encode()
+            body = f"<Error><Code>{code}</Code><Message>the reason</Message></Error>".encode()
             self.send_response(status)
             self.send_header("Content-Length", str(promised or len(body)))
             self.end_headers()
             self.wfile.write(body)
             self.close_connection = True
 
-        def log_message(self, *told: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
@@ -226,16 +226,16 @@ def answering(status: int, code: str, *, promised: int | None = None) -> Iterato
         (400, "ExpiredToken", ConfigurationError),
     ],
 )
-def test_answers_say_whether_asking_again_helps(bucket: Bucket, monkeypatch, status, code, kind) -> None:
+def test_errors_are_retriable_where_asking_again_helps(bucket: Bucket, monkeypatch, status, code, kind) -> None:
     monkeypatch.setattr(s3, "_ATTEMPTS", 1)
     with answering(status, code) as endpoint:
         storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
-        with pytest.raises(kind, match=f"{code} told so") as refused:
+        with pytest.raises(kind, match=f"{code} the reason") as refused:
             storage.exists("")
     assert refused.value.hint
 
 
-def test_copy_that_breaks_off_is_not_the_files_fault(bucket: Bucket, monkeypatch) -> None:
+def test_interrupted_copy_is_not_reported_as_a_bad_file(bucket: Bucket, monkeypatch) -> None:
     monkeypatch.setattr(s3, "_ATTEMPTS", 1)
     with answering(200, "half a file", promised=1000) as endpoint:
         storage = open_landing("s3://bucket", bucket.settings.model_copy(update={"endpoint": endpoint}))
@@ -243,7 +243,7 @@ def test_copy_that_breaks_off_is_not_the_files_fault(bucket: Bucket, monkeypatch
             pass
 
 
-def test_full_disk_is_not_the_files_fault(bucket: Bucket, monkeypatch) -> None:
+def test_full_disk_is_not_reported_as_a_bad_file(bucket: Bucket, monkeypatch) -> None:
     bucket.put("s/a.csv", b"x" * 100)
     storage = bucket.storage()
     for place in ("/dev/full", "/no/such/folder/copy"):
@@ -280,7 +280,7 @@ def test_https_to_a_server_without_it_is_a_mistake_in_the_configuration(bucket: 
         storage.exists("")
 
 
-def test_listing_and_question_agree_on_another_server_too(moto_endpoint: str, bucket: Bucket) -> None:
+def test_listing_and_head_request_agree_on_another_server_too(moto_endpoint: str, bucket: Bucket) -> None:
     client = moto_client("s3", moto_endpoint)
     try:
         client.create_bucket(Bucket="agree", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})

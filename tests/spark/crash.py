@@ -36,7 +36,7 @@ _AROUND_THE_WRITES = (
 
 
 class Crash(BaseException):
-    """The process is gone. ``tidy`` says whether the way out was still gone through."""
+    """The process is gone. ``tidy``: whether ``finally`` blocks still ran."""
 
     def __init__(self, step: str, *, tidy: bool = False) -> None:
         super().__init__(step)
@@ -76,7 +76,7 @@ def crash_at(scene: Scene, step: str, act: Callable[[], object] | None = None) -
 
 
 class Crashes:
-    """Crashes at every step that it has not crashed at before, nor was told to pass over."""
+    """Crashes at every step at which it has not crashed yet, except those in ``passed_over``."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -100,7 +100,7 @@ class Crashes:
         Every other crash loses the state store too, every third one still tidies up.
         """
         while True:
-            self.scene.on_step = self._hear
+            self.scene.on_step = self._on_step
             try:
                 (act or self.scene.run)()
             except Crash as crash:
@@ -109,7 +109,7 @@ class Crashes:
                 self.scene.on_step = None
                 return
 
-    def _hear(self, _table: str, step: str) -> None:
+    def _on_step(self, _table: str, step: str) -> None:
         if step not in self.crossed and step not in self.passed_over:
             self.crossed.append(step)
             raise Crash(step, tidy=len(self.crossed) % 3 == 0)

@@ -29,7 +29,7 @@ def run_until_idle(scene: Scene) -> list[OpReport]:
 
 
 def late_file_with_a_smaller_name_takes_its_own_place(scene: Scene) -> None:
-    # Hazards 5 and 9; the delete of 5 comes before the late insert of 5.
+    # A file arrives after one with a greater name; the delete of key 5 arrives before its late insert.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     late = scene.land("20240101-000000000.csv", "U,1,old,x,1.00", "U,2,late,x,1.00", "I,5,back?,x,1.00", "I,6,f,x,1.00")
     newer = scene.land("20240102-000000000.csv", "U,1,new,x,1.00", "D,5,e,x,1.00")
@@ -44,7 +44,7 @@ def late_file_with_a_smaller_name_takes_its_own_place(scene: Scene) -> None:
 
 
 def files_that_land_or_grow_while_a_run_reads_count_once_and_whole(scene: Scene) -> None:
-    # Hazard 4, in a table without a key, where reading twice cannot be hidden.
+    # Files land between listing and reading. In a table without a key, reading twice cannot be hidden.
     scene.table(primary_key=[])
     scene.land("20240101-000000000.csv", "I,1,whole,x,1.00")
     growing = scene.land("20240102-000000000.csv", "I,2,half,x,1.00")
@@ -73,7 +73,7 @@ def nothing_but_half_copied_files_means_waiting(scene: Scene) -> None:
 
 
 def more_than_a_thousand_files_in_one_folder_are_all_seen_in_bounded_batches(scene: Scene) -> None:
-    # Hazards 3 and 29.
+    # One page of a listing in S3 has 1000 objects.
     scene.table(max_files=600)
     for number in range(1101):
         scene.land(f"20240101-{number:09}.csv", f"U,{number % 7},{number},x,1.00")
@@ -99,12 +99,12 @@ def second_run_yields_with_a_message_and_succeeds(scene: Scene) -> None:
 
 
 def changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_them(scene: Scene) -> None:
-    # Hazard 25 first: the load cannot be read, so nothing of the table is published, the changes neither.
+    # First the load cannot be read, so nothing of the table is published, the changes neither.
     broken = scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,free")
     scene.land("20240101-000000000.csv", "U,1,changed,x,1.00", "D,2,b,x,1.00", "I,3,new,x,1.00")
     assert "row 2, column price, value 'free'" in (scene.refused().message or "")
     assert not scene.lakeward.spark.catalog.tableExists(TABLE)
-    # Hazard 24: without a load the table began empty.
+    # Without a load the table began empty.
     broken.unlink()
     [op] = scene.run().ops
     assert (op.kind, op.writes, op.removals) == ("batch", 2, 1)
@@ -115,8 +115,8 @@ def changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_them(sc
     assert scene.names() == {1: "changed", 3: "new", 4: "load"}
 
 
-def one_table_fails_the_others_run_and_the_run_says_so(scene: Scene) -> None:
-    # Hazard 26; sales.empty never had a folder, sales.gone is not even declared.
+def one_table_fails_the_others_run_and_the_run_reports_it(scene: Scene) -> None:
+    # Table sales.empty never had a folder, sales.gone is not even declared.
     settings = {"schema": SCHEMA, "primary_key": "id"}
     tables = {f"sales.{name}": settings for name in ("a", "bad", "c", "empty")}
     scene.configure({**tables, "sales.c": {**settings, "path": "a/folder/of its own/"}})
@@ -130,13 +130,12 @@ def one_table_fails_the_others_run_and_the_run_says_so(scene: Scene) -> None:
     assert report.exit_code == 3
     assert "sales/bad/LOAD00000001.csv, row 1" in (report.table("sales.bad").message or "")
     assert [row[1] for name in ("a", "c") for row in scene.rows(f"sales.{name}")] == ["a", "c"]
-    assert {one.table: one.state for one in scene.lakeward.status()}["sales.bad"] == "failed"
+    assert {table.table: table.state for table in scene.lakeward.status()}["sales.bad"] == "failed"
     with pytest.raises(ConfigurationError, match=r"no table sales\.gone"):
         scene.try_run("sales.gone")
 
 
 def hundreds_of_tables_are_all_found(scene: Scene) -> None:
-    # Hazard 29.
     names = sorted(f"shop{number % 7}.table {number}" for number in range(400))
     for name in names:
         scene.land("LOAD00000001.csv", "1", folder=name.replace(".", "/"))
@@ -147,7 +146,7 @@ def hundreds_of_tables_are_all_found(scene: Scene) -> None:
 
 
 def vanished_folder_stops_the_table_or_empties_it_as_configured(scene: Scene) -> None:
-    # Hazard 28.
+    # A truncate at the source may remove the table's folder from landing.
     scene.land("other.txt", "landing itself is there", folder="sales")
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.run()
@@ -190,7 +189,7 @@ HAZARDS = (
     more_than_a_thousand_files_in_one_folder_are_all_seen_in_bounded_batches,
     second_run_yields_with_a_message_and_succeeds,
     changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_them,
-    one_table_fails_the_others_run_and_the_run_says_so,
+    one_table_fails_the_others_run_and_the_run_reports_it,
     hundreds_of_tables_are_all_found,
     vanished_folder_stops_the_table_or_empties_it_as_configured,
 )

@@ -31,11 +31,11 @@ def main(folder: Path, mode: str, *stops: str) -> None:
 
     all_there = threading.Barrier(len(wanted), action=act, timeout=_PATIENCE_SECONDS)
 
-    def hear(passing: str, passed: str) -> None:
+    def observe_step(passing: str, passed: str) -> None:
         if wanted.get(passing) == passed:
             all_there.wait()
 
-    with Lakeward.open(folder / "lakeward.yaml", on_step=hear) as lake:
+    with Lakeward.open(folder / "lakeward.yaml", on_step=observe_step) as lake:
         print(json.dumps(lake.run().to_dict()))
 
 

@@ -81,8 +81,8 @@ def check_books(scene: Scene, table: str = TABLE) -> None:
     """Require that nothing is logged twice, no op number used twice, no branch left, and the ledger right."""
     name, spark = TableId.parse(table), scene.lakeward.spark
     mirror, changelog = mirror_of(spark, name), changelog_of(spark, name)
-    for one in (mirror, changelog):
-        assert [branch for branch in one.branches() if branch.startswith(BRANCH_PREFIX)] == []
+    for iceberg_table in (mirror, changelog):
+        assert [branch for branch in iceberg_table.branches() if branch.startswith(BRANCH_PREFIX)] == []
     columns = "_lw_kind, _lw_op, _lw_generation, _lw_file, _lw_row, _lw_step, _lw_detail"
     log = spark.sql(f"SELECT {columns} FROM {changelog.identifier}").collect()
     records = [json.loads(row[6]) for row in log if row[0] == "control" and row[3] is None]

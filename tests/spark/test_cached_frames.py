@@ -50,7 +50,7 @@ def test_file_that_changes_between_check_and_log(scene: Scene, source: Source) -
     scene.run()
     source.change(FILE, "U,1,checked,y,2.00", "D,2,,,0")
     before = heads(scene)
-    # As many rows as before: only the file's identity tells that it is another.
+    # As many rows as before: only the file's identity shows that it is another.
     lose_kept_frames_at(scene, "log.branch", lambda: source.change(FILE, "U,1,rewritten,y,3.00", "D,3,,,0"))
     refusal = scene.refused()
     assert "rows were written, expected" in (refusal.message or "")

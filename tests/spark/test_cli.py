@@ -224,7 +224,7 @@ def test_standard_output_of_a_run_is_json_alone_whatever_fails(project, started)
     out, err = process.communicate(timeout=600)
     document = json.loads(out)
     assert process.returncode == document["exit_code"] == 3
-    assert {one["table"]: one["outcome"] for one in document["tables"]} == {
+    assert {table["table"]: table["outcome"] for table in document["tables"]} == {
         "people.odd": "failed",
         "people.persons": "done",
     }
@@ -249,7 +249,7 @@ def test_sigterm_ends_a_run_cleanly_and_the_next_run_completes_it(project, start
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_error(project, started):
+def test_a_reader_that_stops_early_is_no_error(project, started):
     process = started("sql", "SELECT id FROM range(3000000)", "--output", "csv")
     assert process.stdout is not None
     assert process.stdout.readline() == "id\n"

@@ -286,7 +286,7 @@ def test_readers_never_see_half_a_batch(scene: Scene, spark: SparkSession) -> No
         reader.join()
     assert failures == []
     assert len(seen) > 1, "the reader must have seen the table change"
-    assert {one[:2] for one in seen} == {(count, total)}
+    assert {entry[:2] for entry in seen} == {(count, total)}
     assert {one[:2] for _, one in states} == {(count, total)}
     unpublished = [one for step, one in states if step in ("apply.branch", "apply.delete", "apply.append")]
     published = [one for step, one in states if step == "apply.publish"]

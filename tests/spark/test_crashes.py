@@ -156,7 +156,7 @@ def test_late_load_part_joins_without_undoing_changes(scene: Scene, writing_cras
     changed = [f"U,{key},changed,y,2.00" for key in (1, 31, 32, 33)] + [f"D,{key},,,0" for key in (2, 41, 42, 43)]
     source.change("20240115-000000000.csv", *changed)
     scene.run()
-    # The parts share a key with the load, which only the user can say to be right.
+    # The parts share a key with the load, which only the user can confirm.
     scene.choices = {"keep_parts": late_parts(source, writing_crashes.inputs)}
     for number in range(1, writing_crashes.inputs + 1):
         before = source.rows()

@@ -19,8 +19,8 @@ def test_demo_loads_changes_and_checks(spark, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["ok"]
-    assert {one["table"]: one["before"] for one in document["tables"]} == BEFORE
-    assert {one["table"]: one["after"] for one in document["tables"]} == COUNTS
+    assert {table["table"]: table["before"] for table in document["tables"]} == BEFORE
+    assert {table["table"]: table["after"] for table in document["tables"]} == COUNTS
 
     monkeypatch.chdir(tmp_path / "shop")
     persons = json.loads(invoke("sql", "SELECT * FROM people.persons", "--output", "json").stdout)

@@ -27,7 +27,7 @@ spark:
 tables:
   sales.narrow: {{primary_key: [id], schema: "id int, value int"}}
 """
-# Tells whether the limit holds at all, then what came of the load, the batch and the verification.
+# Prints whether the limit holds at all, then what came of the load, the batch and the verification.
 PROGRAM = """
 import json, sys
 from lakeward import Lakeward
@@ -44,7 +44,7 @@ with Lakeward.open(sys.argv[1]) as lake:
 
 
 @pytest.mark.slow
-def test_a_driver_that_may_take_little_is_enough(tmp_path: Path) -> None:
+def test_a_driver_with_little_memory_is_enough(tmp_path: Path) -> None:
     folder = tmp_path / "landing/sales/narrow"
     folder.mkdir(parents=True)
     (tmp_path / "lakeward.yaml").write_text(CONFIGURATION)

@@ -34,7 +34,7 @@ def touch(path: Path, day: str) -> None:
 
 
 def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(scene: Scene) -> None:
-    # Hazards 1 and 2: replayed files would set 1 back and bring 2 again.
+    # Replayed files would set 1 back and bring 2 again.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00", mtime=at("2024-01-01"))
     first = scene.land("20240102-000000000.csv", "U,1,first,x,1.00", "I,3,c,x,1.00", mtime=at("2024-01-02"))
     scene.land("20240103-000000000.csv", "U,1,second,x,1.00", "D,2,b,x,1.00", mtime=at("2024-01-03"))
@@ -63,13 +63,13 @@ def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(sce
 
 def test_commit_time_then_file_then_row_decide_and_never_the_loads_own_time(scene: Scene) -> None:
     scene.table(timestamp_column="ts")
-    # Hazard 7: the load's time is later than every commit. The changes win, and the run warns: it may be a reload.
+    # The load's time is later than every commit. The changes win, and the run warns: it may be a reload.
     scene.land("LOAD00000001.csv", *(f"2024-06-01 00:00:00.000000,{key},load,x,1.00" for key in (1, 2, 3)))
     same = "2024-01-01 10:00:00.000000"
-    # Hazard 6: one key, one file, one commit time, far enough apart to be in different blocks and tasks.
+    # One key, one file, one commit time, far enough apart to be in different blocks and tasks.
     filling = [f"I,{same},{key},fill,x,1.00" for key in range(100, 2100)]
     scene.land("20240101-120000000.csv", f"U,{same},1,first,x,1.00", *filling, f"U,{same},1,second,x,1.00")
-    # Hazard 10: rows of one day in a file named the next day; what was committed last stands, not what was named last.
+    # Rows of one day in a file named the next day; what was committed last stands, not what was named last.
     midnight = "2024-01-01 23:59:59.999999", "2024-01-02 00:00:00.000001"
     scene.land("20240102-000500000.csv", f"U,{midnight[1]},2,committed last,x,1.00", f"U,{same},3,file 2,x,1.00")
     scene.land("20240102-001000000.csv", f"U,{midnight[0]},2,named last,x,1.00", f"U,{same},3,file 3,x,1.00")
@@ -91,13 +91,13 @@ def test_change_sequence_orders_and_a_file_without_it_stops_the_table(scene: Sce
 
 
 def test_first_run_days_late_reads_hex_parts_segments_date_folders_and_gzip(scene: Scene) -> None:
-    # Hazards 8 and 12: the load must not win over the days between, whatever the folders' names sort like.
+    # The load must not win over the days between, whatever the folders' names sort like.
     for key, name in enumerate(
         ("LOAD00000009", "LOAD0000000A", "LOAD00000010", "SEGMENT1_LOAD00000001", "north/LOAD001")
     ):
         scene.land(f"{name}.csv", f"{key},{name},x,1.00")
     scene.land_bytes("LOAD00000011.csv.gz", gzip.compress(b"5,zipped,x,1.00\n6,load,x,1.00\n"))
-    # Compressed without a suffix: told by its first bytes.
+    # Compressed without a suffix: recognised by its first bytes.
     scene.land_bytes("2024/01/31/20240131-235959000.csv", gzip.compress(b"U,6,day 1,x,1.00\nU,0,zipped too,x,1.00\n"))
     scene.land("2024-02-01-07/20240201-0700000000.csv", "U,6,day 2,x,1.00")
     scene.land("02022024/20240202-000000000.csv", "U,6,day 3,x,1.00")
@@ -114,7 +114,7 @@ def test_first_run_days_late_reads_hex_parts_segments_date_folders_and_gzip(scen
 
 
 def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene) -> None:
-    # Hazard 11.
+    # A part arrives after another was consumed; later the reload has fewer parts.
     scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
     scene.land("20240102-000000000.csv", "U,3,changed,x,1.00", "D,4,load,x,1.00", "U,1,changed,x,1.00")
     later = scene.land("20240601-000000000.csv", "U,2,after the reload,x,1.00", "I,9,nine,x,1.00")
@@ -164,7 +164,7 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
 
 
 def test_touched_and_copied_load_files_change_nothing_until_the_user_decides(scene: Scene) -> None:
-    # Hazard 37.
+    # A load file is touched, or copied again with the same bytes (rsync, aws s3 sync).
     load = scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
     old = scene.land("20240102-000000000.csv", "U,1,old change,x,1.00", mtime=at("2024-01-02"))
     new = scene.land("20240104-000000000.csv", "U,2,new change,x,1.00", mtime=at("2024-01-04"))
@@ -271,7 +271,7 @@ def test_transaction_file_is_read_once_per_run_whatever_the_number_of_tables(sce
     assert set(opened.values()) == {1} and len(opened) == 6, opened
 
 
-def test_reload_before_the_first_run_is_told_by_the_user(scene: Scene) -> None:
+def test_reload_before_the_first_run_is_declared_by_the_user(scene: Scene) -> None:
     scene.land("LOAD00000001.csv", "1,reloaded,x,1.00")
     scene.land("20240101-000000000.csv", "U,1,before the reload,x,1.00", "I,2,gone since,x,1.00")
     scene.land("20240301-000000000.csv", "I,3,after the reload,x,1.00")

@@ -27,18 +27,18 @@ def test_a_killed_jvm_fails_its_tables_at_once_and_in_words(tmp_path) -> None:
         (tmp_path / "landing/s" / name).mkdir(parents=True)
         (tmp_path / "landing/s" / name / "LOAD00000001.csv").write_text("1,a\n")
     command = [sys.executable, "-m", "lakeward.cli.main", "run", "--output", "json", "--log-format", "json"]
-    told = []
+    output = []
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
         for line in run.stderr:
-            told.append(line)
+            output.append(line)
             if '"op.step"' in line:
                 kill_jvm(psutil.Process(run.pid))
         report = json.loads(run.stdout.read())
-    assert run.returncode == 3, told
-    assert "tables" in report, (report, told)
-    assert [(one["outcome"], one["error_kind"]) for one in report["tables"]] == [("failed", "spark")] * 2
-    assert all("the JVM of Spark was killed (SIGKILL)" in one["message"] for one in report["tables"])
-    assert "Traceback" not in "".join(told) and "incubator" not in "".join(told)
-    assert "the usual reason is a lack of memory" in told[-1]
+    assert run.returncode == 3, output
+    assert "tables" in report, (report, output)
+    assert [(table["outcome"], table["error_kind"]) for table in report["tables"]] == [("failed", "spark")] * 2
+    assert all("the JVM of Spark was killed (SIGKILL)" in table["message"] for table in report["tables"])
+    assert "Traceback" not in "".join(output) and "incubator" not in "".join(output)
+    assert "the usual reason is a lack of memory" in output[-1]

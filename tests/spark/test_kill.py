@@ -81,7 +81,7 @@ class Killing:
         with Lakeward(config, spark=session_for(self._spark, config)) as lake:
             report = lake.run()
             # Had the dead owner's lease to be waited for, its table would be locked.
-            assert {one.outcome for one in report.tables} <= {Outcome.DONE, Outcome.IDLE}, report
+            assert {table.outcome for table in report.tables} <= {Outcome.DONE, Outcome.IDLE}, report
             for spec in self.simulation.tables:
                 rows = [row.asDict() for row in lake.sql(f"SELECT * FROM {spec.id}").collect()]
                 truth = self.simulation.truth_after(stage)[spec.id]

@@ -71,8 +71,8 @@ def test_shift_swap_and_cycle_of_one_commit_lose_no_row_and_every_way_to_read_th
     assert [(row["id"], row["name"]) for row in versions] == [
         (1, "a"), (2, "b"), (2, "a"), (2, "b"), (2, "c"), (3, "c"), (3, "b"), (3, "a"), (3, "b"), (4, "c"), (4, "a"),
     ]  # fmt: skip
-    told = lake.history.row(TABLE, {"id": 3}).changes
-    assert [(one.after or {}).get("name") for one in told] == ["c", "b", "a", "b"]
+    reported = lake.history.row(TABLE, {"id": 3}).changes
+    assert [(change.after or {}).get("name") for change in reported] == ["c", "b", "a", "b"]
     lake.undo(TABLE, to_op=2)
     assert scene.names() == shifted
 
@@ -108,7 +108,7 @@ def test_rows_that_are_alike_stop_the_table_until_it_is_declared_what_a_commit_i
     assert scene.names() == {2: "a", 3: "a", 23: "d"}
 
 
-def test_before_image_tells_which_of_two_rows_leaves_where_a_constraint_is_deferred(scene: Scene) -> None:
+def test_before_image_decides_which_of_two_rows_leaves_where_a_constraint_is_deferred(scene: Scene) -> None:
     begin(scene, {1: "a", 2: "b"})
     on = [("U", 1, 2, "a", None, "a"), ("U", 2, 3, "a2", None, "a")]
     land(scene, "20240101-000000000.parquet", on, images=True)
@@ -117,7 +117,7 @@ def test_before_image_tells_which_of_two_rows_leaves_where_a_constraint_is_defer
     assert scene.lakeward.verify([TABLE]).tables[0].verdict == "clean"
 
 
-def test_partial_rows_take_what_they_leave_unsaid_along_any_chain_of_moves(scene: Scene) -> None:
+def test_partial_rows_take_their_missing_values_along_any_chain_of_moves(scene: Scene) -> None:
     scene.table(csv={"unchanged": "~"}, key_moves="set")
     scene.land("LOAD00000001.csv", *(f"{key},n{key},x,1.00" for key in range(1, 8)))
     scene.run()

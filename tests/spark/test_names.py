@@ -1,4 +1,4 @@
-"""Hazard 40: columns that differ only in case, and columns named like Iceberg's own or Lakeward's."""
+"""Columns that differ only in case, and columns named like Iceberg's own or Lakeward's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ints(*values: int) -> pa.Array:
     return pa.array(values, pa.int32())
 
 
-def test_iceberg_has_no_names_of_its_own_but_those_refused(spark: SparkSession) -> None:
+def test_all_names_that_iceberg_reserves_are_refused(spark: SparkSession) -> None:
     java: Any = spark._jvm
     loader = java.Thread.currentThread().getContextClassLoader()
     fields = java.java.lang.Class.forName("org.apache.iceberg.MetadataColumns", True, loader).getFields()
@@ -114,7 +114,7 @@ def test_header_taken_for_a_row_is_refused_and_one_that_was_taken_is_put_right(
     scene.land("LOAD00000001.csv", "code,name", "a,b")
     assert "csv.header is not set: set csv.header: true" in (scene.refused().message or "")
     assert not scene.lakeward.spark.catalog.tableExists(TABLE)
-    # As it was before, or as somebody said.
+    # As it was before, or as the user declared.
     scene.configure({TABLE: {**texts, "csv": {"header": False}}})
     scene.run()
     assert scene.rows() == [("a", "b"), ("code", "name")]
@@ -125,7 +125,7 @@ def test_header_taken_for_a_row_is_refused_and_one_that_was_taken_is_put_right(
     scene.lakeward.undo(TABLE, to_op=0)
     scene.run()
     assert scene.rows() == [("a", "b"), ("c", "d")]
-    # Bad rows say which setting they look like.
+    # Bad rows name the setting that they suggest.
     typed = {"schema": "id int, name string", "primary_key": "id"}
     scene.configure({"sales.typed": typed, "sales.divided": typed})
     scene.land("LOAD00000001.csv", "number,title", "1,b", folder="sales/typed")

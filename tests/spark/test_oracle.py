@@ -58,7 +58,7 @@ def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_
 def test_any_files_in_any_arrival_give_the_oracles_rows(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions, run_every: int
 ) -> None:
-    # A reload that nobody looked at before leaves no trace to tell it by: the user must say so (--cut).
+    # A reload that nobody looked at before leaves no recognisable trace: the user must declare it (--cut).
     follow(tmp_path_factory.mktemp("oracle"), spark, options, run_every=1 if options.reloads else run_every)
 
 

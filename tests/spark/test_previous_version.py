@@ -66,8 +66,8 @@ def require_verified() -> None:
 def test_every_question_is_answered_as_the_version_before_answered_it() -> None:
     kept = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(Path("answers").iterdir())]
     assert len(kept) >= 13
-    for one in kept:
-        assert call(*one["question"]) == one["answer"], one["question"]
+    for entry in kept:
+        assert call(*entry["question"]) == entry["answer"], entry["question"]
 
 
 def test_snapshots_and_change_sets_are_compared_and_applied() -> None:

@@ -12,7 +12,6 @@ FOLDER = TABLE.replace(".", "/")
 
 
 def test_update_that_sets_null_removes_the_old_value(scene: Scene) -> None:
-    # Hazard 13.
     scene.land("LOAD00000001.csv", "1,apple,fruit,1.50", "2,pear,fruit,2.00")
     scene.land("20240101-000000000.csv", "U,1,apple,NULL,NULL")
     scene.run()
@@ -20,7 +19,6 @@ def test_update_that_sets_null_removes_the_old_value(scene: Scene) -> None:
 
 
 def test_null_token_empty_text_and_quoted_token_are_three_things(scene: Scene) -> None:
-    # Hazard 18.
     scene.land("LOAD00000001.csv", "1,NULL,,1.00", '2,"NULL","",2.00', '3,"a ""b"", c\nd",",",3.00')
     scene.run()
     assert scene.rows() == [
@@ -31,7 +29,6 @@ def test_null_token_empty_text_and_quoted_token_are_three_things(scene: Scene) -
 
 
 def test_delete_row_that_carries_only_the_key(scene: Scene) -> None:
-    # Hazard 14.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240101-000000000.csv", "D,1,NULL,NULL,NULL")
     scene.run()
@@ -39,7 +36,6 @@ def test_delete_row_that_carries_only_the_key(scene: Scene) -> None:
 
 
 def test_unchanged_marker_keeps_the_earlier_value_column_by_column(scene: Scene) -> None:
-    # Hazard 14.
     scene.table(csv={"unchanged": "~"})
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.run()
@@ -53,7 +49,6 @@ def test_unchanged_marker_keeps_the_earlier_value_column_by_column(scene: Scene)
 
 
 def test_insert_of_a_known_key_update_and_delete_of_unknown_keys(scene: Scene) -> None:
-    # Hazard 15.
     scene.land("LOAD00000001.csv", "1,a,x,1.00")
     scene.land("20240101-000000000.csv", "I,1,b,x,1.00", "U,2,c,x,1.00", "D,3,d,x,1.00")
     scene.run()
@@ -61,7 +56,6 @@ def test_insert_of_a_known_key_update_and_delete_of_unknown_keys(scene: Scene) -
 
 
 def test_key_change_with_before_image_moves_the_row(scene: Scene) -> None:
-    # Hazard 16.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240101-000000000.csv", "U,9,a9,x,1.00,1", "I,3,c,x,1.00,")
     scene.run()
@@ -82,7 +76,7 @@ def test_partial_key_changes_carry_the_old_rows_values_along_a_chain(scene: Scen
 
 
 def test_key_change_without_before_image_leaves_the_old_row(scene: Scene) -> None:
-    # Hazard 16: nothing in such a file tells that the key changed; the documentation says so.
+    # Nothing in such a file shows that the key changed; the documentation states this limit.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240101-000000000.csv", "U,9,a,x,1.00")
     scene.run()
@@ -90,7 +84,7 @@ def test_key_change_without_before_image_leaves_the_old_row(scene: Scene) -> Non
 
 
 def test_update_without_its_unchanged_large_column_keeps_it(scene: Scene) -> None:
-    # Hazard 14: in Parquet the column may be absent, or null where it was not logged.
+    # In Parquet the column may be absent, or null where it was not logged.
     scene.configure({TABLE: {"primary_key": "id", "null_means_unchanged": "body"}})
     scene.land_parquet("LOAD00000001.parquet", {"id": [1, 2, 3], "name": ["a", "b", "c"], "body": ["A", "B", "C"]})
     scene.run()
@@ -100,12 +94,11 @@ def test_update_without_its_unchanged_large_column_keeps_it(scene: Scene) -> Non
         {"Op": ["U", "I", "U"], "id": [2, 3, 1], "name": [None, "c2", "a3"], "body": [None, None, "A3"]},
     )
     scene.run()
-    # An insert that says null means null: the row before it was deleted.
+    # Null in an insert means null: the row before it was deleted.
     assert scene.rows() == [(1, "a3", "A3"), (2, None, "B"), (3, "c2", None)]
 
 
 def test_table_without_a_key_takes_each_insert_once_and_refuses_the_rest(scene: Scene) -> None:
-    # Hazard 17.
     scene.table(primary_key=[])
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "1,a,x,1.00")
     scene.land("20240101-000000000.csv", "I,1,a,x,1.00", "I,2,b,x,1.00")
@@ -119,7 +112,7 @@ def test_table_without_a_key_takes_each_insert_once_and_refuses_the_rest(scene: 
     assert [row[:2] for row in scene.rows()] == expected
 
 
-def test_repeats_in_a_table_without_a_key_are_told_apart_by_the_change_sequence(scene: Scene) -> None:
+def test_repeats_in_a_table_without_a_key_are_distinguished_by_the_change_sequence(scene: Scene) -> None:
     scene.configure({TABLE: {}})
     scene.land_parquet(
         "20240101-000000000.parquet", {"Op": ["I", "I"], "name": ["a", "a"], "AR_H_CHANGE_SEQ": ["9", "10"]}
@@ -133,7 +126,6 @@ def test_repeats_in_a_table_without_a_key_are_told_apart_by_the_change_sequence(
 
 
 def test_composite_keys_compare_whole_and_a_null_equals_a_null(scene: Scene) -> None:
-    # Hazard 17.
     scene.configure({TABLE: {"schema": "a string, b int, v string", "primary_key": ["a", "b"]}})
     scene.land("LOAD00000001.csv", "x,1,load", "x,2,load", "x,NULL,load", "NULL,NULL,load", "NULL,1,load", '"",1,load')
     scene.run()
@@ -146,7 +138,6 @@ def test_composite_keys_compare_whole_and_a_null_equals_a_null(scene: Scene) -> 
 
 
 def test_bad_rows_stop_the_batch_or_are_set_aside_retried_in_place_and_dropped(scene: Scene) -> None:
-    # Hazard 18.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.run()
     faults = {
@@ -192,7 +183,7 @@ def test_repaired_row_stands_against_an_older_file_that_comes_after_the_repair(s
 
 
 def test_partitioned_mirror_keeps_text_moves_rows_and_empties_partitions(scene: Scene) -> None:
-    # Hazard 19, with transforms beside.
+    # Text that looks like a number (007) as a partition value, beside partition transforms.
     schema = "id int, dept string, at timestamp_ntz, v string"
     partitions = ["dept", "days(at)", "bucket(4, id)"]
     scene.configure({TABLE: {"schema": schema, "primary_key": "id", "partition_by": partitions, "rewrite_share": 9}})

@@ -1,4 +1,4 @@
-"""Hazard 20 and what belongs to it: columns that come, go, widen, change or bear odd names; exact types."""
+"""Columns that are added, dropped, widened or retyped, columns with odd names, and exact types."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_every_type_that_dms_writes_keeps_its_values_exactly(scene: Scene) -> No
 
     def columns(keys: list[int], at: list[int | None]) -> dict[str, Any]:
         filled = {
-            name: pa.array([None if one is None else given[one] for one in at], kind)
+            name: pa.array([None if row is None else given[row] for row in at], kind)
             for name, (kind, given, _) in values.items()
         }
         return {"id": ints(*keys), **filled}

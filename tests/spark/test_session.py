@@ -55,7 +55,7 @@ def test_table_session_of_a_hadoop_lake_does_not_fall_back_to_the_applications_c
     assert values(table_session(session)) == [5]
 
 
-def test_only_table_sessions_tell_column_names_by_case(lake_session, tmp_path):
+def test_only_table_sessions_distinguish_column_names_by_case(lake_session, tmp_path):
     session = lake_session(tmp_path)
     create_table(session, 6)
     assert session.sql("SELECT ID FROM shop.item").first()[0] == 6
@@ -77,7 +77,7 @@ def test_another_session_sees_a_branch_made_after_it_read_the_table(lake_session
     assert reader.sql("SELECT * FROM shop.item VERSION AS OF 'fresh'").first()[0] == 7
 
 
-def test_sessions_compute_in_utc_and_ansi_whatever_the_machine_says(lake_session, tmp_path):
+def test_sessions_compute_in_utc_and_ansi_whatever_the_machine_is_set_to(lake_session, tmp_path):
     for session in (lake_session(tmp_path), table_session(lake_session(tmp_path))):
         assert session.conf.get("spark.sql.session.timeZone") == "UTC"
         assert session.conf.get("spark.sql.ansi.enabled") == "true"

@@ -1,4 +1,4 @@
-"""The planner's choices: each gives the same rows and says why it was chosen."""
+"""The planner's choices: each leaves the same rows and reports why it was chosen."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ def delete_plans(spark: SparkSession, after: int = -1) -> dict[int, str]:
     spark._jsc.sc().listenerBus().waitUntilEmpty()
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     found = [executions.apply(at) for at in range(executions.size())]
-    plans = {one.executionId(): one.physicalPlanDescription() for one in found if one.executionId() > after}
+    plans = {
+        execution.executionId(): execution.physicalPlanDescription()
+        for execution in found
+        if execution.executionId() > after
+    }
     # An execution that is just starting has no description yet.
     return {number: plan for number, plan in plans.items() if plan and "WriteDelta" in plan}
 
 
-def test_every_strategy_leaves_the_same_rows_and_says_why(scene: Scene) -> None:
+def test_every_strategy_leaves_the_same_rows_and_reports_its_reason(scene: Scene) -> None:
     truth = {key: f"load {key}" for key in range(100)}
 
     def land(name: str, changes: dict[int, str | None]) -> Path:
@@ -57,7 +61,7 @@ def test_every_strategy_leaves_the_same_rows_and_says_why(scene: Scene) -> None:
     assert (strategy, reason) == (Strategy.SHUFFLED_DELETE, "4 keys touched, more than the 0 sent to every task")
     [shuffled] = delete_plans(scene.lakeward.spark, last_seen).values()
     assert "BroadcastHashJoin" not in shuffled and "LeftSemi" in shuffled
-    # Hazard 22: the rewrite reads the very table that it replaces.
+    # The rewrite reads the very table that it replaces.
     last = land("20240104-000000000.csv", {key: None if key % 3 else f"rewritten {key}" for key in range(3, 80)})
     assert apply() == (Strategy.REWRITE, "77 keys touched, 75% of 103 rows")
     land("20240105-000000000.csv", {})

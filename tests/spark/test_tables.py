@@ -20,7 +20,7 @@ def lake_files(scene: Scene) -> dict[str, int]:
 
 
 def test_missing_lake_files_are_an_error_and_never_an_empty_table(scene: Scene) -> None:
-    # Hazard 27. The partial update needs the mirror's rows, which makes it read what is missing.
+    # The files of the mirror are gone. The partial update needs the mirror's rows, which makes it read what is missing.
     scene.table(csv={"unchanged": "~"}, rewrite_share=9)
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.run()
@@ -36,7 +36,7 @@ def test_missing_lake_files_are_an_error_and_never_an_empty_table(scene: Scene) 
         shutil.rmtree(folder, ignore_errors=True)
         (scene.folder / "lost").rename(folder)
     assert {name for name in before if "/data/" in name} <= lake_files(scene).keys()
-    # One of the two tables gone from the catalog: the other tells that it was there.
+    # One of the two tables gone from the catalog: the other shows that it existed.
     changelog = "lake.sales_changes.product"
     metadata = max(Path(scene.folder, "lake/data/sales_changes/product/metadata").glob("*.metadata.json"))
     scene.lakeward.sql(f"DROP TABLE {changelog}", allow_writes=True)
@@ -94,10 +94,10 @@ def test_another_key_or_partitioning_than_the_mirror_was_built_with_is_refused(s
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,a,x,1.00")
     scene.run()
     scene.land("20240101-000000000.csv", "U,1,b,x,1.00")
-    for setting, value, said in (("primary_key", "name", "['name']"), ("partition_by", "dept", "['dept']")):
+    for setting, value, earlier in (("primary_key", "name", "['name']"), ("partition_by", "dept", "['dept']")):
         scene.table(**{setting: value})
         refused = scene.refused()
-        assert f"{setting} was" in (refused.message or "") and said in (refused.message or "")
+        assert f"{setting} was" in (refused.message or "") and earlier in (refused.message or "")
         assert refused.exit_code == 2
     scene.table()
     scene.run()

@@ -1,4 +1,4 @@
-"""A run in a thread of its own that stops where a test wants it to, and goes on when told."""
+"""A run in a thread of its own that stops where a test wants it to, and continues on command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writer:
     def __init__(self, scene: Scene, *, state: str = "sqlite:///state.db") -> None:
         config = parse_config({**scene._settings, "state": state}, base=scene.folder)
         self.steps: list[str] = []
-        self.lakeward = Lakeward(config, spark=session_for(scene._root, config), on_step=self._hear)
+        self.lakeward = Lakeward(config, spark=session_for(scene._root, config), on_step=self._on_step)
         self._pool = ThreadPoolExecutor(1)
         self._stop_at: str | None = None
         self._stopped = threading.Event()
@@ -65,13 +65,13 @@ class Writer:
         assert self._stopped.wait(_TIMEOUT), f"the writer did not reach {step}; it passed {self.steps}"
         self._stopped.clear()
 
-    def _hear(self, _table: str, step: str) -> None:
+    def _on_step(self, _table: str, step: str) -> None:
         self.steps.append(step)
         if step == self._stop_at:
             self._stop_at = None
             self._go_on.clear()
             self._stopped.set()
-            assert self._go_on.wait(_TIMEOUT), f"nobody let the writer go on at {step}"
+            assert self._go_on.wait(_TIMEOUT), f"the test did not let the writer go on at {step}"
 
     def __enter__(self) -> Self:
         return self

@@ -91,7 +91,7 @@ def test_a_job_that_follows_op_by_op_has_the_mirrors_rows(scene: Scene) -> None:
             history.changes(TABLE, since=since, until=until)
 
 
-def test_rows_of_a_load_come_once_where_no_key_tells_them(scene: Scene) -> None:
+def test_rows_of_a_load_are_returned_once_in_a_table_without_a_key(scene: Scene) -> None:
     scene.configure({TABLE: {"schema": SCHEMA, "undo_window": 0}})
     scene.land("LOAD00000001.csv", "1,load,x,1.00", mtime=FEBRUARY)
     scene.run()

@@ -88,7 +88,7 @@ def test_a_manifest_with_the_first_checksums_is_held_against_the_rows(scene: Sce
     assert {text.count(":") for text in (written["content_hash"], *written["parts"].values())} == {1}
 
 
-def test_the_copy_of_a_table_that_nothing_stands_of_is_empty(scene: Scene) -> None:
+def test_the_copy_of_a_table_after_all_ops_were_undone_is_empty(scene: Scene) -> None:
     scene.configure({TABLE: {**SETTINGS, "publish": {"to": "./copy"}}})
     scene.land("20201113-100000000.csv", line("I", "2020-11-13 10:00:00", 1, "wrong"))
     scene.run()

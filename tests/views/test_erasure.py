@@ -104,7 +104,7 @@ def test_erased_key_is_in_no_file_of_any_place(
     assert by_place["changelog"].rows == 3
     # Two versions of the current state, and the one that was asked for.
     assert sum(place.rows for place in receipt.places if place.place.startswith("publication ")) == 3
-    assert [(one.path.rpartition("/")[2], one.rows, one.outcome) for one in receipt.landing] == [
+    assert [(file.path.rpartition("/")[2], file.rows, file.outcome) for file in receipt.landing] == [
         ("20240102-000000000.csv", 2, "listed"),
         ("20240103-000000000.csv", 1, "listed"),
         ("LOAD00000001.csv", 1, "listed"),
@@ -123,13 +123,13 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
     crossed: list[str] = []
     receipts: list[Receipt] = []
 
-    def hear(_table: str, step: str) -> None:
+    def observe_step(_table: str, step: str) -> None:
         if step.startswith("erase.") and step not in crossed:
             crossed.append(step)
             raise Crash(step, tidy=len(crossed) % 3 == 0)
 
     while not receipts:
-        scene.on_step = hear
+        scene.on_step = observe_step
         try:
             if len(crossed) % 3 == 1:
                 scene.run()
@@ -185,7 +185,7 @@ def test_erased_key_does_not_come_back_by_old_files_and_comes_back_by_a_new_row(
     assert sum(op.read.erased for op in scene.run().ops) == 3
     assert scene.rows() == others
     assert holding(scene.folder / "lake") == []
-    # A reload whose rows say that they are younger than the erasure, and a row that really is.
+    # A reload whose rows have times that are younger than the erasure, and a row that really is.
     scene.land("LOAD00000001.csv", *[f"2098-01-01 00:00:00,{line}" for line in LOAD], mtime=FEBRUARY + 40 * 86400)
     assert scene.run().ops[0].read.erased == 1
     assert SUBJECT not in scene.by_key()
@@ -194,7 +194,7 @@ def test_erased_key_does_not_come_back_by_old_files_and_comes_back_by_a_new_row(
     assert scene.names()[SUBJECT] == "back again"
 
 
-def test_key_that_changed_is_erased_with_the_keys_it_came_from_only_if_someone_says_so(scene: Scene) -> None:
+def test_key_that_changed_is_erased_with_its_earlier_keys_only_on_request(scene: Scene) -> None:
     schema, key = "region string, number int, name string", ["region", "number"]
     scene.configure({TABLE: {"schema": schema, "primary_key": key, "before_image_columns": key, "rewrite_share": 10}})
     scene.land("LOAD00000001.csv", f"EU,1,{SECRET}", "EU,2,two", "US,1,one")
@@ -214,7 +214,7 @@ def test_key_that_changed_is_erased_with_the_keys_it_came_from_only_if_someone_s
     check_books(scene)
 
 
-def test_command_shows_first_and_erases_only_when_it_is_meant(
+def test_command_shows_the_rows_first_and_erases_only_after_confirmation(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.land("LOAD00000001.csv", *LOAD)

@@ -24,13 +24,13 @@ FEBRUARY = 1706745600.0
 DAY = 86400.0
 
 
-def told(history: RowHistory) -> list[tuple[str, int, str, dict[str, Any] | None, dict[str, Any] | None]]:
+def summary(history: RowHistory) -> list[tuple[str, int, str, dict[str, Any] | None, dict[str, Any] | None]]:
     return [
         (change.operation, change.op, change.verdict.value, change.before, change.after) for change in history.changes
     ]
 
 
-def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> None:
+def test_every_change_of_a_row_is_reported_with_its_outcome(scene: Scene) -> None:
     scene.table(on_bad_row="quarantine", timestamp_column="ts")
     scene.land(
         "LOAD00000001.csv",
@@ -54,7 +54,7 @@ def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> N
     scene.run()
     history = scene.lakeward.history.row(TABLE, {"id": 7})
     row = {"id": 7, "name": "load", "dept": "x", "price": Decimal("1.00")}
-    assert told(history) == [
+    assert summary(history) == [
         ("L", 1, "won", None, row),
         ("U", 4, "stale", {"name": "load", "price": Decimal("1.00")}, {"name": "late", "price": Decimal("9.00")}),
         ("U", 2, "superseded", {"name": "late", "price": Decimal("9.00")}, {"name": "first", "price": Decimal("1.00")}),
@@ -70,9 +70,9 @@ def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> N
     assert stale.reason == "op 2 had already applied a later change"
     assert bad.reason == "price 'oops': not a value of type decimal(10,2)" and bad.raw is not None
     assert history.changes[0].file == "sales/product/LOAD00000001.csv"
-    # Of a long history the newest changes are told, with what they found.
+    # Of a long history the newest changes are reported, with the rows before them.
     newest = scene.lakeward.history.row(TABLE, {"id": "7"}, limit=3)
-    assert told(newest) == told(history)[-3:] and newest.is_cut
+    assert summary(newest) == summary(history)[-3:] and newest.is_cut
     never = scene.lakeward.history.row(TABLE, {"id": 99})
     assert (never.changes, never.now) == ((), None)
     with pytest.raises(ConfigurationError, match="is not a value of the key column id"):
@@ -83,7 +83,7 @@ def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> N
     scene.run()
     scene.land("20240121-000000000.csv", "U,2024-01-21 00:00:00,7,before the reload,x,1.00")
     scene.run()
-    assert [one[:3] for one in told(scene.lakeward.history.row(TABLE, {"id": 7}))][5:] == [
+    assert [change[:3] for change in summary(scene.lakeward.history.row(TABLE, {"id": 7}))][5:] == [
         ("?", 3, "quarantined"), ("U", 7, "superseded"), ("L", 5, "won"), ("I", 6, "won"),
     ]  # fmt: skip
     ended = scene.lakeward.history.row(TABLE, {"id": 7}).changes[-2]
@@ -91,11 +91,11 @@ def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> N
         "generation 2 began without the row", None, "sales/product/LOAD00000001.csv",
     )  # fmt: skip
     other = scene.lakeward.history.row(TABLE, {"id": 8})
-    assert [one[:3] for one in told(other)] == [("L", 1, "won"), ("U", 3, "won"), ("L", 5, "won")]
+    assert [change[:3] for change in summary(other)] == [("L", 1, "won"), ("U", 3, "won"), ("L", 5, "won")]
     assert other.now == {"id": 8, "name": "reloaded", "dept": "x", "price": Decimal("1.00")}
 
 
-def test_key_changes_partial_rows_repeats_and_undone_ops_are_told(scene: Scene) -> None:
+def test_key_changes_partial_rows_repeats_and_undone_ops_are_reported(scene: Scene) -> None:
     csv = {"header": True, "unchanged": "-"}
     scene.table(timestamp_column="ts", csv=csv)
     head = "Op,ts,id,name,dept,price,AR_H_CHANGE_SEQ,BI_id"
@@ -115,10 +115,10 @@ def test_key_changes_partial_rows_repeats_and_undone_ops_are_told(scene: Scene) 
     scene.lakeward.undo(TABLE, to_op=3)
     new, old = (scene.lakeward.history.row(TABLE, {"id": key}) for key in (5, 1))
     row = {"id": 5, "name": "first", "dept": "y", "price": Decimal("2.00")}
-    assert told(new) == [("U", 3, "won", None, row), ("U", 4, "undone", None, {"id": 5, "name": "wrong"})]
+    assert summary(new) == [("U", 3, "won", None, row), ("U", 4, "undone", None, {"id": 5, "name": "wrong"})]
     assert new.changes[0].moved_from == {"id": 1} and new.now == row
     assert new.changes[1].reason == "op 5 undid it"
-    assert [(one.operation, one.op, one.verdict) for one in old.changes] == [
+    assert [(change.operation, change.op, change.verdict) for change in old.changes] == [
         ("L", 1, ChangeVerdict.WON),
         ("U", 2, ChangeVerdict.WON),
         ("U", 2, ChangeVerdict.WON),
@@ -140,7 +140,7 @@ def test_only_files_that_may_hold_the_key_are_read(scene: Scene) -> None:
     key = row_key(TABLE, timeline.bases.columns, timeline.keys, {"id": "25", "name": None})
     changes = timeline.changes.filter(key.matches())
     assert [row["id"] for row in changes.collect()] == [25]
-    # Iceberg is told the condition and leaves out files by their statistics.
+    # Iceberg receives the condition and leaves out files by their statistics.
     [scan] = re.findall(r"BatchScan [^\n]*", changes._jdf.queryExecution().executedPlan().toString())
     assert "id = 25" in scan and "name IS NULL" in scan, scan
     [entry] = scene.lakeward.history.row(TABLE, {"id": 25, "name": None}).changes

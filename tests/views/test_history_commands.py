@@ -42,7 +42,7 @@ def test_commands_and_the_example(
     monkeypatch.chdir(tmp_path)
     assert invoke("run").exit_code == 0
     found = document("history", "sales.product", "--key", "id=7")
-    assert [(one["operation"], one["verdict"], one["after"]) for one in found["changes"]] == [
+    assert [(change["operation"], change["verdict"], change["after"]) for change in found["changes"]] == [
         ("L", "won", {"id": 7, "name": "a", "price": "1.00"}),
         ("U", "won", {"price": "2.00"}),
     ]
@@ -65,7 +65,7 @@ def test_commands_and_the_example(
 
     feed = document("changes", "sales.product", "--from", "op:1")
     assert (feed["to"], feed["position"], feed["is_cut"]) == ("op:2", 2, False)
-    assert [(one["_lw_operation"], one["id"]) for one in feed["changes"]] == [("U", 7), ("D", 8)]
+    assert [(change["_lw_operation"], change["id"]) for change in feed["changes"]] == [("U", 7), ("D", 8)]
     assert document("changes", "sales.product", "--limit", "1")["position"] is None, "a job would lose what is cut off"
     header, *rows = invoke("changes", "sales.product", "--output", "csv").stdout.splitlines()
     assert header.startswith("_lw_op,_lw_generation,_lw_operation") and len(rows) == 4

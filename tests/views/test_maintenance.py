@@ -66,11 +66,11 @@ def maintained(scene: Scene, **options: Any) -> TableMaintenance:
 
 
 def work(found: TableMaintenance, kind: WorkKind, target: str = "mirror") -> WorkReport:
-    return next(one for one in found.work if (one.kind, one.target) == (kind, target))
+    return next(work for work in found.work if (work.kind, work.target) == (kind, target))
 
 
 def check_stamps(scene: Scene, op: int) -> None:
-    """Require that the heads themselves say how far the table is, and how many rows it has."""
+    """Require that the heads themselves record the table's progress and row count."""
     spark = scene.lakeward.spark
     mirror, log = mirror_of(spark, PRODUCT).require_head(), changelog_of(spark, PRODUCT).require_head()
     assert mirror.summary[APPLIED_STAMP] == log.summary[LOGGED_STAMP] == str(op)
@@ -128,7 +128,7 @@ def test_a_table_without_key_appends_nothing_twice(scene: Scene) -> None:
     # The op is logged and not applied: maintenance finishes it before it touches anything.
     crash_at(scene, "log.drop")
     found = maintained(scene)
-    assert {one.kind for one in found.work} == {WorkKind.COMPACT, WorkKind.CLUSTER, WorkKind.EXPIRE}
+    assert {work.kind for work in found.work} == {WorkKind.COMPACT, WorkKind.CLUSTER, WorkKind.EXPIRE}
     assert scene.rows() == source.rows()
     scene.forget_state()
     assert scene.run().outcome is Outcome.IDLE
@@ -170,20 +170,20 @@ def test_slices_leave_large_files_alone_and_readers_and_runs_come_in_between(
             taken.set()
             return found
 
-        def hear(_table: str, step: str) -> None:
+        def observe_step(_table: str, step: str) -> None:
             if step == "maintain.publish" and not waiting:
                 waiting.append(other._pool.submit(lambda: other.lakeward.run(wait=600).tables[0]))
                 assert asked.wait(600)
             order.append((step, "apply.done" in other.steps))
 
         monkeypatch.setattr(other.lakeward.state, "acquire_lease", ask)
-        # On a starved machine a writer asks again later than its clock tells: the pause lasts until it has.
+        # On a starved machine a writer asks again later than its own clock shows: the pause lasts until it has.
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: taken.wait(600))
         monkeypatch.setattr("lakeward.runner.maintain.time", clock)
         monkeypatch.setattr("lakeward.runner.maintain._PATIENCE_SECONDS", 600.0)
         reader = threading.Thread(target=watch)
         reader.start()
-        scene.on_step = hear
+        scene.on_step = observe_step
         found = maintained(scene, only="compact")
         scene.on_step = None
         done.set()
@@ -244,7 +244,9 @@ def test_a_crash_at_any_step(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> N
     check_books(scene)
 
 
-def test_what_is_not_equal_or_no_longer_its_own_is_not_published(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_other_rows_or_of_a_lost_lease_are_not_published(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = loaded(scene, batches=1)
     mirror = mirror_of(scene.lakeward.spark, PRODUCT)
     before = mirror.head()
@@ -279,7 +281,7 @@ def test_maintenance_after_a_run_goes_by_debt_and_never_fails_it(scene: Scene, m
     change(source, 2)
     report = scene.run()
     assert report.maintenance is not None and report.maintenance.outcome is Outcome.DONE
-    assert [one.kind for one in report.maintenance.work] == [WorkKind.COMPACT]
+    assert [work.kind for work in report.maintenance.work] == [WorkKind.COMPACT]
     change(source, 3)
     report = scene.run()
     assert report.maintenance is not None and report.maintenance.outcome is Outcome.IDLE

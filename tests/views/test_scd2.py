@@ -116,13 +116,13 @@ def check_history_of_the_busiest_row(lake: Lakeward, simulation: Simulation) -> 
     history = lake.history.row(str(table.id), dict(zip(table.key, key, strict=True)))
     assert len(history.changes) == times + (key in loaded)
     replayed: dict[str, Any] | None = None
-    for one in history.changes:
-        if replayed is not None and one.before is not None and one.after is not None:
-            assert one.before.items() <= replayed.items()
-            replayed = {**replayed, **one.after}
+    for change in history.changes:
+        if replayed is not None and change.before is not None and change.after is not None:
+            assert change.before.items() <= replayed.items()
+            replayed = {**replayed, **change.after}
         else:
-            assert one.before == replayed
-            replayed = one.after
+            assert change.before == replayed
+            replayed = change.after
     assert replayed == history.now
 
 
@@ -233,7 +233,7 @@ def test_crash_at_every_step_of_building_and_refreshing(scene: Scene, monkeypatc
         return short(scene.lakeward.spark.table("lake.sales_history.product"), "name")
 
     for before, after in pairwise(states):
-        for step in (one for one in CRASHED if one != "scd2.delete" or before):
+        for step in (crashed for crashed in CRASHED if crashed != "scd2.delete" or before):
             crash_at(scene, step, lambda: scene.lakeward.history.keep_scd2(TABLE))
             assert kept() == (after if step == "scd2.publish" else before), f"after a crash at {step}"
         assert scene.lakeward.history.keep_scd2(TABLE).action == "current"

@@ -42,16 +42,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> Path
     return tmp_path
 
 
-def told(*arguments: str, exit_code: int = 0) -> Any:
+def json_of(*arguments: str, exit_code: int = 0) -> Any:
     result = invoke(*arguments, "--output", "json")
     assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
 
 def test_all_tables_at_one_moment_and_what_settings_keep(project: Path) -> None:
-    told("run")
-    created = told("snapshot", "create", "--all", "--as-of", "2024-01-01", "--to", "out", exit_code=3)
-    assert [(one["table"], one["outcome"], one["rows"]) for one in created["snapshots"]] == [
+    json_of("run")
+    created = json_of("snapshot", "create", "--all", "--as-of", "2024-01-01", "--to", "out", exit_code=3)
+    assert [(snapshot["table"], snapshot["outcome"], snapshot["rows"]) for snapshot in created["snapshots"]] == [
         ("people.persons", "done", 1),
         ("people.towns", "failed", None),
     ]
@@ -63,14 +63,14 @@ def test_all_tables_at_one_moment_and_what_settings_keep(project: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["version=2024-01-02"], "keep: 1 was not acted on"
     again = invoke("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
     assert (again.exit_code, "--replace" in again.stderr) == (2, True)
-    told("snapshot", "create", "people.towns", "--as-of", "op:1", "--tag", "start")
+    json_of("snapshot", "create", "people.towns", "--as-of", "op:1", "--tag", "start")
     undone = invoke("undo", "people.persons", "--to-op", "1", "--yes")
     assert undone.exit_code == 0, undone.output
-    listed = {one["version"]: one["state"] for one in told("snapshot", "list")["versions"]}
+    listed = {entry["version"]: entry["state"] for entry in json_of("snapshot", "list")["versions"]}
     assert listed == {"2024-01-02": "undone", "op-1": "current"}
-    assert [one["outcome"] for one in told("snapshot", "refresh")["snapshots"]] == ["done"]
-    [version] = told("snapshot", "list", "people.persons")["versions"]
+    assert [snapshot["outcome"] for snapshot in json_of("snapshot", "refresh")["snapshots"]] == ["done"]
+    [version] = json_of("snapshot", "list", "people.persons")["versions"]
     assert (version["state"], version["op"]) == ("current", 3)
-    assert told("snapshot", "drop", "people.persons", "--keep", "0", "--dry-run")["snapshots"][0]["rows"] == 1
-    assert told("snapshot", "drop", "people.persons", "--keep", "0")["snapshots"][0]["outcome"] == "dropped"
+    assert json_of("snapshot", "drop", "people.persons", "--keep", "0", "--dry-run")["snapshots"][0]["rows"] == 1
+    assert json_of("snapshot", "drop", "people.persons", "--keep", "0")["snapshots"][0]["outcome"] == "dropped"
     assert list(folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Versions that later loads change are told, and made anew they are right; versions by change sequence."""
+"""Versions that later loads change are reported as stale and are right after a refresh; versions by change sequence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def test_a_load_that_is_logged_and_not_yet_applied_is_in_no_version(scene: Scene
     # A tag is made under the lease: what was interrupted is finished first.
     made(scene, "2020-11-17", tag="finished")
     assert scene.names() == {1: "reloaded"}
-    assert {one.kind: one.state for one in scene.lakeward.snapshots.list()} == {"files": "stale", "tag": "current"}
+    assert {version.kind: version.state for version in scene.lakeward.snapshots.list()} == {
+        "files": "stale",
+        "tag": "current",
+    }
 
 
 def test_a_version_by_change_sequence_holds_what_was_committed_up_to_it(scene: Scene) -> None:

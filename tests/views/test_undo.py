@@ -85,10 +85,10 @@ def test_rows_deletes_and_ledger_go_back_and_the_next_run_takes_the_files_again(
 
     plan = scene.lakeward.plan_undo(TABLE, to_op=2)
     assert (plan.op, plan.back_to, plan.newest_op, plan.op_count, plan.file_count) == (5, 2, 4, 2, 2)
-    assert [(one.op, one.kind, one.files, one.changes) for one in plan.ops] == [(3, "batch", 1, 3), (4, "batch", 1, 3)]
+    assert [(op.op, op.kind, op.files, op.changes) for op in plan.ops] == [(3, "batch", 1, 3), (4, "batch", 1, 3)]
     assert plan.files == (path(3), path(4))
     assert plan.rows is not None and (plan.rows.inserted, plan.rows.updated, plan.rows.deleted) == (2, 1, 2)
-    assert [(one.kind, one.version, one.op) for one in plan.marked] == [("files", "v3", 3), ("tag", "by-hand", 4)]
+    assert [(mark.kind, mark.version, mark.op) for mark in plan.marked] == [("files", "v3", 3), ("tag", "by-hand", 4)]
     assert scene.rows() == newest, "a plan writes nothing"
 
     done = scene.lakeward.undo(TABLE, to_op=2)
@@ -114,7 +114,7 @@ def test_rows_deletes_and_ledger_go_back_and_the_next_run_takes_the_files_again(
     assert "--to-op" in (error.value.hint or "")
 
 
-def test_an_undo_is_undone_and_that_too(scene: Scene) -> None:
+def test_an_undo_can_be_undone_and_so_can_the_second_undo(scene: Scene) -> None:
     source = loaded(scene, rewrite_share=10)
     states = {1: scene.rows()}
     # The third is late: its keys have newer changes.
@@ -264,7 +264,7 @@ def test_back_to_nothing_and_a_crash_while_the_first_load_comes_again(scene: Sce
     with pytest.raises(ConfigurationError, match="op 1 could not be finished and was rolled back by op 2"):
         scene.lakeward.undo(TABLE, to_op=1)
     done = scene.lakeward.undo(TABLE, to_op=0)
-    assert [(one.op, one.kind) for one in done.plan.ops] == [(2, "void"), (3, "load"), (4, "batch")]
+    assert [(op.op, op.kind) for op in done.plan.ops] == [(2, "void"), (3, "load"), (4, "batch")]
     assert done.op is not None and done.op.mirror_rows == 0 and scene.rows() == []
     status = scene.lakeward.status()[0]
     assert (status.generation, status.files_pending, status.files_consumed) == (None, 2, 0)
@@ -354,7 +354,7 @@ def test_a_crash_while_a_reload_is_taken_back_is_finished_by_the_next_run(
         with pytest.raises(DataError, match=f"op {op} is logged and not yet applied"):
             scene.lakeward.plan_undo(TABLE, to_op=1)
         report = scene.run()
-        assert [(one.op, one.kind, one.recovered) for one in report.ops] == [
+        assert [(op.op, op.kind, op.recovered) for op in report.ops] == [
             (op, "undo", True),
             (op + 1, "load", False),
         ]

@@ -93,8 +93,8 @@ def test_random_damage_is_found_and_repaired_exactly(scene: Scene) -> None:
         assert counts(found) == (5, 8, 10), found
         assert (found.rows_found, found.rows_expected) == (63, 60)
         assert found.columns == {"name": 10, "price": 5}
-        told = {(finding.kind, finding.key["id"], finding.column) for finding in found.findings}
-        assert told == {
+        reported = {(finding.kind, finding.key["id"], finding.column) for finding in found.findings}
+        assert reported == {
             *(("missing", str(key), None) for key in removed),
             *(("extra", str(key), None) for key in doubled),
             ("extra", None, None),
@@ -144,8 +144,8 @@ def test_a_part_of_the_keys_is_looked_at_and_not_taken_for_all(scene: Scene) -> 
     assert scene.lakeward.status()[0].verified is None
     half = verified(scene, sample=0.5, basis="changelog")
     assert half.part is not None and half.rows_found is not None and 0 < half.rows_found < 20
-    refused = [verified(scene, key_ranges=[one]) for one in ("name=a..b", "id=a..b")]
-    assert [(one.exit_code, one.verdict) for one in refused] == [(2, "failed")] * 2
+    refused = [verified(scene, key_ranges=[key_range]) for key_range in ("name=a..b", "id=a..b")]
+    assert [(report.exit_code, report.verdict) for report in refused] == [(2, "failed")] * 2
     assert "'a' is not a value" in (refused[1].message or "")
 
 

@@ -34,7 +34,7 @@ def driver() -> Path:
     jar = cache_folder() / "org.postgresql_postgresql-42.7.8.jar"
     if not jar.exists():
         with jars.work_folder(cache_folder()) as work:
-            [fetched] = [one for one in jars.fetch([_DRIVER], work) if one.name == jar.name]
+            [fetched] = [file for file in jars.fetch([_DRIVER], work) if file.name == jar.name]
             shutil.move(fetched, jar)
     return jar
 
@@ -81,10 +81,10 @@ def test_a_mirror_is_compared_with_its_source_and_put_right(scene: Scene, shop: 
     assert (found.verdict, counts(found), found.exit_code) == ("different", (2, 1, 1), 1), found
     assert (found.only_there, found.only_here, found.not_compared) == (("noticed", "note"), (), ())
     assert found.reason == shop and found.columns == {"name": 1, "changed": 1}
-    told = [
+    reported = [
         (finding.kind, finding.key["id"], finding.column, finding.expected, finding.found) for finding in found.findings
     ]
-    assert ("different", "4", "name", "four", "before") in told
+    assert ("different", "4", "name", "four", "before") in reported
     # Changes in flight: key 4 by the changelog, key 7 by the source's own column.
     settled = against(scene, shop, cut_off="2024-02-01", changed_at="changed")
     assert (counts(settled), settled.left_out) == ((1, 1, 0), 2)

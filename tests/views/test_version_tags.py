@@ -54,7 +54,7 @@ def test_tags_hold_days_and_later_questions_start_from_them(scene: Scene) -> Non
     assert asked(scene, "2020-11-13")[0] == {1: "one on 13th", 2: "two after all", 3: "three"}
     assert asked(scene, "2020-11-14")[0] == {1: "one on 13th", 2: None}
     assert states(scene) == {"2020-11-13": "stale", "2020-11-14": "stale", "op-2": "current"}
-    assert {one.outcome for one in scene.lakeward.snapshots.refresh()} == {"done"}
+    assert {snapshot.outcome for snapshot in scene.lakeward.snapshots.refresh()} == {"done"}
     assert tagged(scene, "2020-11-13") == {1: "one on 13th", 2: "two after all", 3: "three"}
     assert set(states(scene).values()) == {"current"}
 

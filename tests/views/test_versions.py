@@ -47,7 +47,7 @@ def test_days_in_any_order_of_calls_and_changes_that_arrive_later(scene: Scene) 
     assert states(scene) == {"2020-11-13": "current", "2020-11-14": "stale", "2020-11-15": "stale"}
     shutil.rmtree(middle)
     assert states(scene)["2020-11-14"] == "missing"
-    assert [one.version for one in scene.lakeward.snapshots.refresh([TABLE])] == ["2020-11-15"]
+    assert [snapshot.version for snapshot in scene.lakeward.snapshots.refresh([TABLE])] == ["2020-11-15"]
     assert names(scene, newest) == {1: "one on 13th", 2: "two after all", 4: "four"}
     [again] = scene.lakeward.snapshots.refresh(version="2020-11-14")
     assert (again.outcome, names(scene, middle)) == ("done", {1: "one on 13th", 2: "two after all"})
@@ -55,31 +55,31 @@ def test_days_in_any_order_of_calls_and_changes_that_arrive_later(scene: Scene) 
     assert len(scene.lakeward.snapshots.list([TABLE])) == 3
 
 
-def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
+def test_the_manifest_of_a_version_describes_it(loaded: Scene, tmp_path: Path) -> None:
     folder = Path(made(loaded, "2020-11-14", to=str(tmp_path)))
     assert folder == tmp_path / TABLE / "version=2020-11-14"
-    said = json.loads((folder / "_manifest.json").read_text())
-    assert {key: said[key] for key in ("table", "as_of", "rows", "primary_key", "format", "layout")} == {
+    manifest = json.loads((folder / "_manifest.json").read_text())
+    assert {key: manifest[key] for key in ("table", "as_of", "rows", "primary_key", "format", "layout")} == {
         "table": TABLE, "as_of": "2020-11-14T22:59:59.999999+00:00", "rows": 2, "primary_key": ["id"],
         "format": "parquet", "layout": "flat",
     }  # fmt: skip
-    assert (said["lineage"]["op"], said["lineage"]["generation"]) == (2, 1)
-    assert said["content_hash"] == fingerprint(loaded.lakeward.snapshots.read(str(folder)))
+    assert (manifest["lineage"]["op"], manifest["lineage"]["generation"]) == (2, 1)
+    assert manifest["content_hash"] == fingerprint(loaded.lakeward.snapshots.read(str(folder)))
     files = {file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.iterdir()}
-    assert {one["path"]: one["size"] for one in said["files"]} == {
+    assert {file["path"]: file["size"] for file in manifest["files"]} == {
         path: size for path, size in files.items() if not path.startswith("_")
     }
     assert {path for path in files if not path.endswith(".parquet")} == {"_manifest.json", "_SUCCESS"}
-    [bucket] = said["set"]["buckets"]
-    assert (said["set"]["keys"], said["set"]["count"]) == (["id"], 1)
+    [bucket] = manifest["set"]["buckets"]
+    assert (manifest["set"]["keys"], manifest["set"]["count"]) == (["id"], 1)
     assert (bucket["rows"], bucket["size"]) == (2, files[bucket["path"]])
     rows = loaded.lakeward.snapshots.read(str(folder))
-    assert said["set"]["checksum"] == checksum_of(rows).text
+    assert manifest["set"]["checksum"] == checksum_of(rows).text
     text = Path(made(loaded, "2020-11-14", to=str(tmp_path / "csv"), format="csv"))
     assert "set" not in json.loads((text / "_manifest.json").read_text())
 
 
-def test_what_cannot_be_asked_or_would_overwrite_is_refused(loaded: Scene, tmp_path: Path) -> None:
+def test_invalid_requests_and_overwriting_ones_are_refused(loaded: Scene, tmp_path: Path) -> None:
     snapshots, to = loaded.lakeward.snapshots, str(tmp_path)
     # The 13th began in Berlin at 23:00 UTC.
     for early in ("2020-11-12", "2020-11-12T22:59:59Z"):
@@ -118,7 +118,7 @@ def test_rows_come_back_exactly_in_every_format_and_each_from_one_date_alone(sce
     )
     scene.run()
     wanted = scene.rows()
-    # As Spark 3.5 has it unless it is told what to do with days of long ago.
+    # As Spark 3.5 has it without a setting for ancient dates.
     scene.lakeward.spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "EXCEPTION")
     for kind, dates in (("parquet", "seen"), ("csv", ""), ("csv", "seen"), ("json", "sold"), ("orc", "sold")):
         layout = {"layout": "dated", "date_column": dates} if dates else {}

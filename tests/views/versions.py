@@ -77,4 +77,4 @@ def names(scene: Scene, location: str) -> dict[int, str | None]:
 
 def states(scene: Scene) -> dict[str, str]:
     """Version to state."""
-    return {one.version: str(one.state) for one in scene.lakeward.snapshots.list()}
+    return {version.version: str(version.state) for version in scene.lakeward.snapshots.list()}

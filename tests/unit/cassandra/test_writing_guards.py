@@ -112,7 +112,7 @@ def test_only_one_job_may_be_half_written() -> None:
     assert "left as it is" in guards.require_none_under_way(other, "apply-2", "ks.t", force=True)[0]
 
 
-def test_hazard_33_a_large_share_of_deletes_is_refused() -> None:
+def test_a_large_share_of_deletes_is_refused() -> None:
     with pytest.raises(RefusedInputError, match="would delete 1,200 of 2,000 rows, 60% where 50% are allowed") as error:
         guards.require_few_deletes(change_set(ONE, TWO, deleted=1_200), 0.5)
     assert "--max-delete-share" in str(error.value.hint)
@@ -124,7 +124,7 @@ def test_hazard_33_a_large_share_of_deletes_is_refused() -> None:
         guards.require_few_deletes(change_set({}, TWO, deleted=600, changed=100, unchanged=300), 0.5)
 
 
-def test_hazard_33_deletes_of_parts_of_a_table_and_unfinished_parents_are_refused() -> None:
+def test_deletes_of_parts_of_a_table_and_unfinished_parents_are_refused() -> None:
     some = change_set(ONE, TWO, deleted=3)
     assert guards.require_whole_parents(some, WHOLE, force=False) == []
     part: dict[str, ExportOrigin | None] = {"past": ORIGIN, "current": replace(ORIGIN, where="day > 3")}

@@ -59,7 +59,7 @@ def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
     assert values == [b"k", b"1", UNSET, UNSET, packed_time(TIME)]
 
 
-def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
+def test_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
     ((query, values),) = shown(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
     assert query.startswith("UPDATE")
@@ -85,7 +85,7 @@ def test_a_changed_row_with_only_key_columns_is_written_as_its_marker() -> None:
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100) == []
 
 
-def test_hazard_31_nothing_is_written_or_deleted_by_a_part_of_a_key() -> None:
+def test_nothing_is_written_or_deleted_by_a_part_of_a_key() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
     assert planner.why_unwritable([b"k", b"1"], [None, None]) is None
     for keys in ([b"k", None], [None, b"1"], [None, None]):
@@ -116,7 +116,7 @@ def test_a_row_without_clustering_key_is_the_static_part_of_its_partition() -> N
     assert [query.split()[0] for query, _ in both] == ["INSERT", "UPDATE"]
 
 
-def test_hazard_34_every_try_at_a_list_is_at_a_later_time() -> None:
+def test_every_try_at_a_list_is_at_a_later_time() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>", "f": "frozen<list<int>>"}, has_actions=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]", b"f"])
     first, again = shown(operations, 1), shown(operations, 2)
@@ -181,7 +181,7 @@ def test_a_table_that_does_not_accept_times_gets_none() -> None:
     ]
 
 
-def test_hazard_31_rows_by_a_part_of_the_table_s_key_are_refused() -> None:
+def test_rows_by_a_part_of_the_table_s_key_are_refused() -> None:
     kinds = {"k": ColumnKind.PARTITION_KEY, "c": ColumnKind.CLUSTERING, "a": ColumnKind.REGULAR}
     columns = tuple(CqlColumn(name, parse_cql_type("int", {}), kind, 0) for name, kind in kinds.items())
     target = TableSchema(TABLE, columns)

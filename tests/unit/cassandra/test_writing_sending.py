@@ -119,7 +119,7 @@ def test_of_a_rejected_batch_only_the_row_that_is_to_blame_is_left_out() -> None
     assert scene.budget.taken["rows"] == 4
 
 
-def test_hazard_34_a_request_that_may_have_arrived_is_sent_again_and_lists_are_then_later() -> None:
+def test_a_request_that_may_have_arrived_is_sent_again_and_lists_are_then_later() -> None:
     failures = iter([OperationTimedOut("slow"), OperationTimedOut("slow"), None, None])
     scene = Scene(lambda _: next(failures))
     scene.sender.shift = 7_000
