@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests.durations import file_seconds, longest_first
 
-# Hazards are tests in all but the name: an assertion that fails shows its values.
+# The functions in tests/spark/hazards.py are run as tests: an assertion that fails shows its values.
 pytest.register_assert_rewrite("tests.spark.hazards")
 # Fixtures for every folder: calls of the command, the one Spark application, and servers that tests share.
 pytest_plugins = (

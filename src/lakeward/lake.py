@@ -207,7 +207,7 @@ class Lakeward:
 
         Args:
             tables: names as ``schema.table``.
-            check_data: search the loads for keys that come twice; Spark starts where one is large.
+            check_data: search the loads for keys that occur twice; Spark starts where one is large.
         """
         return self._registry.check(self._opened.named(tables), check_data=check_data)
 
@@ -231,7 +231,7 @@ class Lakeward:
             settings: values by name; None restores the default.
             active: take part in runs, or no longer.
             force: activate in spite of findings.
-            check_data: search the load for keys that come twice.
+            check_data: search the load for keys that occur twice.
             on_finding: called with each finding before activation.
 
         Raises:

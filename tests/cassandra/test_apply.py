@@ -184,7 +184,7 @@ def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> 
         ("row", (2,)): {"n": (2**40,), "extra": ("x",)},
         ("row", (4,)): {"extra": ("y",)},
     }
-    # Of a target of which nothing is recorded it is taken that it is the right one.
+    # A target without a record is assumed to be the right one.
     Ledger(stage.session, stage.into).forget()
     written = stage.apply(to_third)
     assert "nothing is recorded" in written.warnings[0]
@@ -194,7 +194,7 @@ def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> 
     stage.apply(stage.diff(third, fourth, to="dropped"))
     kept = {("row", (1,)): {"n": (11,)}, ("row", (2,)): {"n": (2**40,)}, ("row", (4,)): {}}
     assert stage.cells(writetime=False) == kept
-    # The one before, by force: it is older than what is there, and was written when nothing was recorded of it.
+    # The previous change set, by force: it is older than the rows of the target, and has no record.
     written = stage.apply(to_second, force=True)
     assert "applied regardless" in written.warnings[0]
     assert stage.cells(writetime=False)[("row", (1,))] == {"n": (11,)}

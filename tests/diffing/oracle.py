@@ -64,7 +64,7 @@ def _by_key(rows: Sequence[Sequence[Any]], columns: Sequence[str], keys: Sequenc
     for row in rows:
         record = dict(zip(columns, row, strict=True))
         key = tuple(settled(record[name]) for name in keys)
-        assert key not in found, f"the key {key} comes twice"
+        assert key not in found, f"the key {key} occurs twice"
         found[key] = record
     return found
 

@@ -21,7 +21,7 @@ def parse_key(texts: Iterable[str]) -> dict[str, str | None]:
     """Return a row's key from ``column=value`` texts; ``NULL`` is a null, ``'NULL'`` in single quotes that text.
 
     Raises:
-        ConfigurationError: a text is not an assignment, or a column comes twice.
+        ConfigurationError: a text is not an assignment, or a column occurs twice.
     """
     from lakeward.views.history.keys import read_assignments
 

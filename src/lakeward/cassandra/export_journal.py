@@ -3,7 +3,7 @@
 Everything is in a hidden folder beside the exports of the table, so that resuming it needs nothing else::
 
     .export-in-progress/plan.json                    the request, the table's schema, all groups of ranges
-    .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and the note that says so
+    .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and its record
 
 One process works on it at a time, and a dead process blocks no other. A process that was wrongly considered dead may
 still write there: names and notes contain the id of their export.

@@ -2,7 +2,7 @@
 
 Cassandra keeps the value with the latest timestamp of each cell. A job therefore leads to its intended state only if
 the target has the right state before and no cell there is newer. Otherwise the target holds parts of two states, and
-the record must say so: a change set applied as if one of them were there would leave rows that no later change set
+the record must show it: a change set applied as if one of them were there would leave rows that no later change set
 corrects.
 
 The exception is a job that is written again. Its cells are already in the target, with the same timestamp or hidden by
@@ -245,7 +245,7 @@ def apply_outcome(
     if lost is not None:
         return JobOutcome(JobEffect.MIXES, f"{what} was applied although {lost}")
     if manifest is None:
-        return JobOutcome(JobEffect.MIXES, f"{what} was applied, which does not say which state it leads to")
+        return JobOutcome(JobEffect.MIXES, f"{what} was applied, which does not record the state it leads to")
     if job.is_repair:
         return _repair_outcome(last, job, manifest)
     if last is None or _leads(last, job, manifest, history):

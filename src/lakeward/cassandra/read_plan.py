@@ -299,7 +299,7 @@ def require_condition(where: str | None) -> None:
     """Refuse clauses that are not part of a condition.
 
     Raises:
-        ConfigurationError: there is one; the message says which.
+        ConfigurationError: there is one; the message names it.
     """
     found = _MORE_THAN_A_CONDITION.search(_QUOTED.sub("''", where or ""))
     if found:

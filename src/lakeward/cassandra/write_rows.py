@@ -49,8 +49,8 @@ class StatementShape:
 
     def cql(self, table: TableName) -> str:
         """Return the statement as CQL."""
-        said = [*(["TIMESTAMP ?"] if self.is_timed else []), *(["TTL ?"] if self.expires else [])]
-        using = f" USING {' AND '.join(said)}" if said else ""
+        options = [*(["TIMESTAMP ?"] if self.is_timed else []), *(["TTL ?"] if self.expires else [])]
+        using = f" USING {' AND '.join(options)}" if options else ""
         where = " AND ".join(f"{quoted(name)} = ?" for name in self.keys)
         if self.verb is Verb.INSERT:
             names = [quoted(name) for name in (*self.keys, *self.cells)]

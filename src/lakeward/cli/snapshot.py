@@ -33,7 +33,7 @@ def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> i
         if report.outcome == "failed":
             error_line(report.message or f"{report.table} failed", report.hint)
         for location in report.dropped:
-            note(invocation, f"{report.table}: dropped {location}, as its settings say")
+            note(invocation, f"{report.table}: dropped {location}, as its settings require")
     return code
 
 

@@ -60,7 +60,7 @@ class Failure:
 
     @cached_property
     def headline(self) -> str:
-        """The line of the message that says what happened."""
+        """The line of the message that names the failure."""
         return headline(self.message)
 
     def marked(self, mark: Mark) -> str | None:
@@ -339,7 +339,7 @@ def _by_table(
 
 
 def headline(text: str) -> str:
-    """Return the line of an error's text that says what happened."""
+    """Return the line of an error's text that names the failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     line = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else text)
     return line[:_LONGEST_LINE]

@@ -185,7 +185,7 @@ _SAME_HEADER = "write all files with the same first line"
 
 # Input files. Each meaning follows the name of the file.
 INPUT = (
-    # Before the general signs that the file or its footer was not read: these say why.
+    # Before the general signs that the file or its footer was not read: these name the cause.
     _refused(
         "PARQUET_TYPE_",
         "Illegal Parquet type",

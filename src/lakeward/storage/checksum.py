@@ -131,7 +131,7 @@ def checksum_form(version: int) -> ChecksumForm:
 
 
 class _FirstForm:
-    """Version 1: the exclusive-or and the sum of one hash; the sum detects rows that come twice."""
+    """Version 1: the exclusive-or and the sum of one hash; the sum detects rows that occur twice."""
 
     def columns(self, schema: StructType, names: Sequence[str] | None = None) -> list[Column]:
         wanted = sorted(schema.names if names is None else names)

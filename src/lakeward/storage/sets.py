@@ -59,7 +59,7 @@ class Bucket(Record):
 class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"), ignores_unknown=True):
     """A set: the key, the number of buckets (a power of two), and a file for each bucket that holds rows.
 
-    Rows whose key has the hash ``h`` are in the bucket ``h mod count``, sorted by key, and no key comes twice. With a
+    Rows whose key has the hash ``h`` are in the bucket ``h mod count``, sorted by key, and no key occurs twice. With a
     set of twice as many buckets, each bucket is two of that set: ``b`` and ``b + count``.
     """
 
@@ -183,7 +183,7 @@ def write_set(
     so that the number in a file's name is its bucket; the pass over the written files checks that for every row.
 
     Raises:
-        RefusedInputError: a key comes twice, or :func:`why_no_set` returns a reason.
+        RefusedInputError: a key occurs twice, or :func:`why_no_set` returns a reason.
         DataError: the files do not hold the rows that were to be written.
     """
     if problem := why_no_set(rows.schema, keys):

@@ -417,7 +417,7 @@ def test_a_change_set_without_a_manifest_makes_the_content_unknown() -> None:
         found = apply.decide(request, recipe, {"past": None, "current": None}, world.ledger)
         assert found is not None, "the next one of its kind is taken"
         world.write(found, differences(SOURCE[1], SOURCE[2]), None, anew=False)
-    assert "does not say which state it leads to" in str(world.ledger.last().unknown)  # type: ignore[union-attr]
+    assert "does not record the state it leads to" in str(world.ledger.last().unknown)  # type: ignore[union-attr]
     with pytest.raises(RefusedInputError, match="what the target holds is not known"):
         world.apply(1, 2, timestamp=at(10))
 

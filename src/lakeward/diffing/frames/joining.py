@@ -1,4 +1,4 @@
-"""The diff of two frames, by one full outer join on the key that also finds keys that come twice.
+"""The diff of two frames, by one full outer join on the key that also finds keys that occur twice.
 
 Null is a key like any other: rows with a null key match each other. A float key is the same whether 0.0 or -0.0, and
 all NaNs are the same key. A key column that only one side has is null on the other. Each key is joined as a column that
@@ -56,7 +56,7 @@ _KEYS_OF_A_NUMBER = 62
 def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: DiffOptions, *, whole: bool) -> Pairs:
     """Pair the rows of both sides by key; without ``whole`` rows that are equal on both sides are left out.
 
-    A key that comes twice on a side ends the query with an error that
+    A key that occurs twice on a side ends the query with an error that
     :func:`lakeward.diffing.frames.refusals.duplicate_key_in` finds, or (``DuplicateKeys.REPORT``) its rows are paired
     in the order of their values; none is ever multiplied.
     """
@@ -90,7 +90,7 @@ def joined_and_counted(past: DataFrame, current: DataFrame, alignment: Alignment
 
 
 def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment) -> DataFrame:
-    """Return the rows that differ; the query fails where a key comes twice among them."""
+    """Return the rows that differ; the query fails where a key occurs twice among them."""
     times = f"{S.PREFIX}times"
     names = zip([*left.key_names, *left.nulls], [*right.key_names, *right.nulls], strict=True)
     same = Window.partitionBy(*[F.coalesce(column(name), column(other)) for name, other in names])
@@ -193,7 +193,7 @@ class _Side:
         return frame.select(*keys, *self._null_flags(), *self._structs())
 
     def unique_rows(self, frame: DataFrame) -> DataFrame:
-        """Return the side's rows with their join keys: numbered, or with a key that comes twice as an error."""
+        """Return the side's rows with their join keys: numbered, or with a key that occurs twice as an error."""
         keyed = self.rows(frame)
         group = Window.partitionBy(*columns(self._group_names))
         if self._numbered:
@@ -310,7 +310,7 @@ def diff(
     """Return what changed between two frames: a row for each key that was inserted, changed or deleted.
 
     Without keys all columns identify a row, so that it is inserted or deleted, never changed. The frames are read when
-    the result is read; a key that comes twice makes that query fail.
+    the result is read; a key that occurs twice makes that query fail.
     """
     chosen = options or DiffOptions()
     case_sensitive = is_case_sensitive(past.sparkSession)

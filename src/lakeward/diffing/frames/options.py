@@ -55,7 +55,7 @@ class DiffOptions:
         where the output is to be applied.
     include_unchanged: unchanged rows are shown too.
     ignore_columns: shown, but never compared; they may be on one side only or have two types.
-    duplicate_keys: whether a key that comes twice on a side ends the comparison, or its rows are paired in the order of
+    duplicate_keys: whether a key that occurs twice ends the comparison, or its rows are paired in the order of
         their values and those left over are inserted or deleted ones.
     default_comparator: for every column whose type it takes. None: plain equality.
     column_comparators, type_comparators: by column name, and by type (``double``, ``decimal(10,2)``, or ``decimal``

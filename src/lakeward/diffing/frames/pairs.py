@@ -221,7 +221,7 @@ def _counter(position: int) -> str:
 
 # Counting the rows that pass through a join shows afterwards whether a key came twice. For a key with ``a`` rows on one
 # side and ``b`` on the other, a join returns ``a · b`` pairs. It returns as many past rows as it was given exactly if
-# no key that both sides have comes twice among the current rows, and the other way round. Keys that only one side has
+# no key that both sides have occurs twice among the current rows, and the other way round. Keys that only one side has
 # are among the rows that differ, where they are counted.
 
 

@@ -291,7 +291,7 @@ class FlatDiff:
 class JoinedByKey:
     """A full outer join of two frames that share nothing but their keys.
 
-    A key that comes twice on a side makes the job fail, as it does not identify a row.
+    A key that occurs twice on a side makes the job fail, as it does not identify a row.
     """
 
     def __init__(self, left: DataFrame, right: DataFrame, keys: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ def unfit_value(*message: Column | str) -> Column:
 
 
 def duplicate_failure(side: str, keys: Sequence[tuple[str, Column]]) -> Column:
-    """Return a condition that makes the job fail at a key that comes twice on a side."""
+    """Return a condition that makes the job fail at a key that occurs twice on a side."""
     key = F.struct(*[value.alias(name) for name, value in keys])
     found = F.struct(F.lit(side).alias("side"), key.alias("key"))
     return _DUPLICATE.failing(F.to_json(found, {"ignoreNullFields": "false"}))
@@ -59,7 +59,7 @@ def duplicate_error(side: str, key: Mapping[str, Any]) -> ValueError:
 
 
 def duplicate_key_in(failure: Failure) -> str | None:
-    """Return the side and, as JSON, the key that comes twice there; None where the failure has another reason."""
+    """Return the side and, as JSON, the key that occurs twice there; None where the failure has another reason."""
     found = failure.marked(_DUPLICATE)
     if found is None:
         return None
@@ -76,7 +76,7 @@ def refused_duplicate(found: str) -> RefusedInputError:
 
 
 def refused_row(hint: str | None = None) -> Recogniser:
-    """Return a recogniser of rows that were refused, and of keys that come twice."""
+    """Return a recogniser of rows that were refused, and of keys that occur twice."""
 
     def recognise(failure: Failure) -> LakewardError | None:
         message = failure.marked(_REFUSED)
@@ -88,7 +88,7 @@ def refused_row(hint: str | None = None) -> Recogniser:
 
 
 def refusals(*, hint: str | None = None) -> AbstractContextManager[None]:
-    """Return a context that raises the refusal of a row, or of a key that comes twice, as the error it is.
+    """Return a context that raises the refusal of a row, or of a key that occurs twice, as the error it is.
 
     Raises:
         RefusedInputError: a row was refused.

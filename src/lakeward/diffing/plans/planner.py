@@ -153,7 +153,7 @@ def planned_pairs(
     """Pair the rows of both sides by the cheapest plan that fits, or by the requested one.
 
     ``exact`` accepts no hash or checksum instead of a comparison. The hash plan reads both sides at once, so that a key
-    that comes twice may be reported here; the others read them when the pairs are used.
+    that occurs twice may be reported here; the others read them when the pairs are used.
 
     Raises:
         ConfigurationError: there is no such plan.

@@ -142,7 +142,7 @@ def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = 
 
 
 class UnusableFileError(Exception):
-    """The file cannot be used; the message says what is wrong."""
+    """The file cannot be used; the message names the fault."""
 
 
 class MismatchedFileError(Exception):

@@ -195,7 +195,7 @@ def _records(
             endings.append(Ending(**json.loads(str(row[ENDING]))))
             continue
         content, number = row[TEXT], row[ROW]
-        assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
+        assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as declared in SORTED_DDL
         text = content.decode(ENCODING, ENCODING_ERRORS)
         record = next(tokenize(io.StringIO(text, newline=""), spec.settings.csv, limits))
         yield number, without_names(CsvRecord(record.fields, text, quoted_empty=record.quoted_empty))

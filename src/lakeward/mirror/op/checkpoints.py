@@ -166,7 +166,7 @@ def require_load(table: TableId, generation: int, load: Snapshot | None, op: int
     """
     if op is not None and (load is None or _op(load, LOAD_STAMP) != op):
         msg = f"{table}: the load of generation {generation} as op {op} left it is no longer kept"
-        hint = f"choose another op; undo_window says how long past states are kept (lakeward status {table})"
+        hint = f"choose another op; undo_window sets how long past states are kept (lakeward status {table})"
         raise DataError(msg, hint=hint)
 
 

@@ -152,8 +152,8 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
     plain_transactions = "transaction files (transactions) are plain CSV in one folder without added columns"
     needs_operation = "it needs op_in_changes"
     replayed = options.overlap or options.reloads or options.duplicate
-    taken_along = "a key change that comes twice has nowhere to take the values of a dropped column from (change_keys)"
-    untimed = "without a timestamp_column a commit that comes twice cannot be distinguished from two"
+    taken_along = "a key change that occurs twice has nowhere to take the values of a dropped column from (change_keys)"
+    untimed = "without a timestamp_column a commit that occurs twice cannot be distinguished from two"
     rules = [
         ("header", options.transactions and options.header, plain_transactions),
         ("date_folders", options.transactions and options.date_folders is not None, plain_transactions),

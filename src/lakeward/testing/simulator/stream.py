@@ -128,7 +128,7 @@ class Capture:
             return
         table = self._random.choice(candidates)
         if not table.spec.key:
-            # Without a key a row that comes twice stays twice.
+            # Without a key a row that occurs twice stays twice.
             yield from self._flush(table)
         table.generation += 1
         table.forget_dropped()

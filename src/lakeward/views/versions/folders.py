@@ -213,7 +213,7 @@ def remove_folder(place: VersionPlace, mirror_uuid: str) -> None:
         logger.warning(text, place.folder, shown(left), extra=event("snapshot.left"))
 
 
-# Reading a published version: exactly its files, or an error that says why not.
+# Reading a published version: exactly its files, or an error with the reason.
 
 
 @dataclass(frozen=True)

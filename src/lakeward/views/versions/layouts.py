@@ -48,7 +48,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
 # Spark reads an empty text in quotes as null, unless another value is set for it.
 EMPTY_TEXT = "\x01empty\x01"
 _READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
-# Without Spark's own success file, which says that the job is done and not that the version is.
+# Without Spark's own success file, which marks the end of the job and not that of the version.
 _NO_SUCCESS_FILE = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
