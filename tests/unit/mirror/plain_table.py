@@ -21,6 +21,7 @@ from lakeward.formats.dms.reader import read_file
 from lakeward.mirror.op import choose as choosing
 from lakeward.mirror.op import cut as cutting
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision
+from lakeward.mirror.op.check import require_fitting_times
 from lakeward.mirror.op.context import RunBudget, RunOptions, Waiting, Work
 from lakeward.mirror.op.ledger import ChangeFiles
 from lakeward.mirror.op.loads import undecided_loads
@@ -155,7 +156,7 @@ class PlainTable:
             read = read if work.kind is OpKind.LOAD else {file.path: self._read(file, work) for file in work.files}
             summaries = [summary for summary, _ in read.values()]
         if work.kind is not OpKind.LOAD:
-            cutting.require_fitting_times(context, work, self.progress, summaries)
+            require_fitting_times(context, work, self.progress, summaries)
         self._apply(context, work, read)
         return work
 

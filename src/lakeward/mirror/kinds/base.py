@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakeward.iceberg.attempt import Attempt
 from lakeward.mirror.op.apply import applied_stamps, write_folded
 from lakeward.mirror.op.changelog import changes_of
-from lakeward.mirror.op.cut import require_fitting_times
+from lakeward.mirror.op.check import require_fitting_times
 from lakeward.mirror.op.effect import ApplyPlan, Effect, OpInput, PreparedOp, Strategy
 from lakeward.mirror.op.fold import ONE_TASK
 from lakeward.mirror.op.steps import Step

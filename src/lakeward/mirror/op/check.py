@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.delete_guard import Removal, batch_refusal, load_refusal
-from lakeward.errors import BadRowError, DataError
+from lakeward.errors import BadRowError, CutError, DataError
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.sniffing import sniff_bad_rows
+from lakeward.mirror.op.choose import recut_hint
 from lakeward.mirror.op.ledger import bad_row_details
-from lakeward.model import FileClass, OrderBy
+from lakeward.model import FileClass, OrderBy, time_digits
 from lakeward.text import count
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import having_keys, is_delete
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
     from lakeward.formats.base import FileSummary
     from lakeward.formats.dms.sniffing import Suggestion
     from lakeward.iceberg.metadata import Snapshot
-    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.context import TableContext, Work
     from lakeward.mirror.op.effect import Bases, Effect
+    from lakeward.model import Generation, Progress
 
 
 _SHOWN = 5
+# Replication tools write a change within this time of its commit, or are known to lag behind.
+_USUAL_LAG_US = 3_600_000_000
 _TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
 
 
@@ -45,6 +49,40 @@ def require_readable(context: TableContext, summaries: Sequence[FileSummary]) ->
         msg = f"{context.table}: {len(broken)} of {count(len(summaries), 'file')} cannot be used:\n  {shown}"
         hint = f"repair or remove them, then: lakeward run {context.table}"
         raise DataError(msg, hint=hint)
+
+
+def require_fitting_times(context: TableContext, work: Work, progress: Progress, files: Sequence[FileSummary]) -> None:
+    """Refuse change files whose commit times contradict the generation that their names indicate.
+
+    Raises:
+        CutError: a file named before a reload holds later commits, or one named after it only much older ones.
+    """
+    if context.options.cut is not None:
+        return  # the user has decided
+    with_rows = [file for file in files if file.rows > file.bad]
+    for newer in progress.generations:
+        if newer.number <= work.generation.number or newer.load_from is None:
+            continue
+        for file in with_rows:
+            if file.newest_commit is None or file.newest_commit >= newer.load_from:
+                raise _contradiction(context, file, newer, "is named before the load")
+    own = work.generation
+    if own.number == 1 or own.load_from is None:
+        return
+    for file in with_rows:
+        if file.newest_commit is not None and file.newest_commit < own.load_from - _USUAL_LAG_US:
+            raise _contradiction(context, file, own, "is named after the load")
+
+
+def _contradiction(context: TableContext, file: FileSummary, generation: Generation, position: str) -> CutError:
+    commits = "without commit times" if file.newest_commit is None else f"up to {time_digits(file.newest_commit)}"
+    msg = (
+        f"{context.table}: {file.path} {position} of generation {generation.number}, which began at "
+        f"{time_digits(generation.load_from or 0)}, and holds commits {commits}: name and content contradict each other"
+    )
+    return CutError(
+        msg, hint=f"set name_timezone if file names are in another time zone; or {recut_hint(context, file.time)}"
+    )
 
 
 def require_good_rows(

@@ -21,7 +21,7 @@ from lakeward import schemas as S
 from lakeward.errors import CutError
 from lakeward.formats.dms.listing import load_part
 from lakeward.mirror.op.changelog import LoadDecision
-from lakeward.mirror.op.choose import Scan, batch_before, pending_changes, recut_hint, shown_time
+from lakeward.mirror.op.choose import Scan, batch_before, pending_changes, shown_time
 from lakeward.mirror.op.ledger import change_files
 from lakeward.mirror.op.loads import is_part
 from lakeward.model import Generation, time_digits
@@ -45,8 +45,6 @@ USER, OBSERVED, SAME_LOAD = "user", "observed", "same load"
 _SHOWN = 5
 # The length of times in file names.
 _DIGITS = 20
-# Replication tools write a change within this time of its commit, or are known to lag behind.
-_USUAL_LAG_US = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -486,38 +484,4 @@ def _cut_hint(load: _ReadLoad, proposed: str) -> str:
         f"lakeward run {table}{reload} --cut {shown_time(proposed)}   (change files named from then on follow the "
         "reload); if only the replication tool writes to landing: "
         f"lakeward tables set {table} --set landing_times=trusted"
-    )
-
-
-def require_fitting_times(context: TableContext, work: Work, progress: Progress, files: Sequence[FileSummary]) -> None:
-    """Refuse change files whose commit times contradict the generation that their names indicate.
-
-    Raises:
-        CutError: a file named before a reload holds later commits, or one named after it only much older ones.
-    """
-    if context.options.cut is not None:
-        return  # the user has decided
-    with_rows = [file for file in files if file.rows > file.bad]
-    for newer in progress.generations:
-        if newer.number <= work.generation.number or newer.load_from is None:
-            continue
-        for file in with_rows:
-            if file.newest_commit is None or file.newest_commit >= newer.load_from:
-                raise _contradiction(context, file, newer, "is named before the load")
-    own = work.generation
-    if own.number == 1 or own.load_from is None:
-        return
-    for file in with_rows:
-        if file.newest_commit is not None and file.newest_commit < own.load_from - _USUAL_LAG_US:
-            raise _contradiction(context, file, own, "is named after the load")
-
-
-def _contradiction(context: TableContext, file: FileSummary, generation: Generation, position: str) -> CutError:
-    commits = "without commit times" if file.newest_commit is None else f"up to {time_digits(file.newest_commit)}"
-    msg = (
-        f"{context.table}: {file.path} {position} of generation {generation.number}, which began at "
-        f"{time_digits(generation.load_from or 0)}, and holds commits {commits}: name and content contradict each other"
-    )
-    return CutError(
-        msg, hint=f"set name_timezone if file names are in another time zone; or {recut_hint(context, file.time)}"
     )
