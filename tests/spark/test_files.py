@@ -197,7 +197,7 @@ def test_reload_with_a_timestamp_column_is_placed_by_the_times_inside_the_files(
     scene.run()
     # Both arrive late: a change that precedes the reload is applied to the old load first.
     scene.land("20240115-000000000.csv", "I,2024-01-15 00:00:00,5,before,x,1.00")
-    scene.land("LOAD00000001.csv", *(f"2024-02-01 00:00:00,{key},reload,x,1.00" for key in (1, 2, 3)))
+    scene.land("LOAD00000001.csv", *(f"2024-02-01 00:00:0{key},{key},reload,x,1.00" for key in (1, 2, 3)))
     ops = run_until_idle(scene)
     assert [(op.kind, op.generation) for op in ops] == [("batch", 1), ("load", 2), ("batch", 2)]
     assert scene.names() == {1: "reload", 2: "after"}
@@ -238,6 +238,23 @@ def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None
     scene.run()
     assert (scene.rows(), scene.rows("sales.store")) == ([(1, "second")], [("007", "Paris")])
     assert all(table.outcome is Outcome.IDLE for table in scene.try_run().tables)
+
+
+def test_transaction_files_from_before_a_truncate_do_not_bring_rows_back(scene: Scene) -> None:
+    table = {"schema": "id int, name string", "primary_key": "id", "on_missing_folder": "truncate"}
+    scene.configure({TABLE: table}, transactions="cdc")
+    scene.land("LOAD00000001.csv", "1,load")
+    scene.land("CDC_TXN-20240101000000001.csv", "I,product,sales,2,first", folder="cdc")
+    scene.run()
+    assert scene.rows() == [(1, "load"), (2, "first")]
+    scene.remove_folder("sales/product")
+    scene.run()
+    assert scene.rows() == []
+    scene.land("CDC_TXN-20240102000000001.csv", "I,product,sales,3,before or after", folder="cdc")
+    scene.land("CDC_TXN-20990101000000001.csv", "I,product,sales,4,after", folder="cdc")
+    assert "may precede that truncate or follow it" in (scene.refused().message or "")
+    scene.run(cut="20240102" + "0" * 12)
+    assert scene.rows() == [(3, "before or after"), (4, "after")]
 
 
 class _CountingStorage(Landing):

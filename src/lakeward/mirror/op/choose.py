@@ -246,10 +246,11 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
     """Refuse change files that may precede the current load or follow it."""
     if not scan.undecided:
         return
-    first = min(scan.undecided, key=lambda file: file.order)
+    first, current = min(scan.undecided, key=lambda file: file.order), progress.generations[-1]
+    event, moment = ("truncate", "noticed") if current.emptied else ("load", "seen in landing")
     msg = (
-        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the load of "
-        f"generation {progress.generations[-1].number} was seen in landing: they may precede that load or follow it, "
+        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the {event} "
+        f"of generation {current.number} was {moment}: they may precede that {event} or follow it, "
         "and nothing inside the files shows which"
     )
     raise CutError(msg, hint=recut_hint(context, first.time))
@@ -338,10 +339,7 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
     if not _are_files_missing(context, progress, scan):
         return None
     if context.settings.on_missing_folder == "truncate":
-        now = time_digits(time.time_ns() // 1000)
-        timed = progress.generation.timed_by_row
-        following = Generation(len(progress.generations) + 1, emptied=True, since=now, timed_by_row=timed)
-        return Work(OpKind.TRUNCATE, following, starts=True)
+        return Work(OpKind.TRUNCATE, _emptied(context, progress, progress.generation), starts=True)
     news = sum(1 for seen in scan.loads if seen.entry is None)
     beside = "; new files are there" if news or context.storage.exists(context.folder) else ""
     msg = (
@@ -355,6 +353,20 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
         "landing_retention=30d"
     )
     raise VanishedError(msg, hint=hint)
+
+
+def _emptied(context: TableContext, progress: Progress, former: Generation) -> Generation:
+    """Return the generation that a truncate begins.
+
+    Change files in the table's own folder are gone with it. Transaction files of a folder of many tables are not: those
+    that were consumed precede the truncate, and others that were created before it was noticed may do so.
+    """
+    now = time_digits(time.time_ns() // 1000)
+    number, timed = len(progress.generations) + 1, former.timed_by_row
+    if not context.config.transactions:
+        return Generation(number, emptied=True, since=now, timed_by_row=timed)
+    undecided = "0" * len(now)
+    return Generation(number, now, emptied=True, since=now, undecided_from=undecided, timed_by_row=timed)
 
 
 def _are_files_missing(context: TableContext, progress: Progress, scan: Scan) -> bool:
