@@ -27,6 +27,7 @@ from lakeward.testing.replication import (  # fmt: skip
     Replication,
     ReplicationOptions,
     Restart,
+    ResumeTask,
     RunLakeward,
     Step,
     Touch,
@@ -123,12 +124,13 @@ def play(
 MANY = int(os.environ.get("LAKEWARD_STORIES", "1"))
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 SETTLES = st.sampled_from((0, 600))
+BATCHES = st.sampled_from((1, 1000))
 
 
 @settings(max_examples=60 * MANY, phases=PHASES)
-@given(replication_options(), replication_steps(), SETTLES)
-def test_rows_are_right_or_the_table_stops_with_a_reason(options, steps, settle):
-    play(options, steps, table={"reload_settle": settle})
+@given(replication_options(), replication_steps(), SETTLES, BATCHES)
+def test_rows_are_right_or_the_table_stops_with_a_reason(options, steps, settle, files):
+    play(options, steps, table={"reload_settle": settle, "max_files": files})
 
 
 @settings(max_examples=30 * MANY, phases=PHASES)
@@ -165,6 +167,7 @@ SECOND_LOADS = {
         Write(((2, "c"),)),
         Reload(pending="dropped"),
     ),
+    "the task was resumed and loaded it twice": (ResumeTask(), Reload(), *INSERTED, Reload()),
     "its changes come late": (Restart(), HoldBack(), *INSERTED, Reload(), Deliver(1, shuffle=2), RUN, Deliver()),
 }
 

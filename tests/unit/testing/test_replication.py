@@ -30,6 +30,7 @@ from lakeward.testing.replication import (
     ReplicationOptions,
     Restart,
     ResumeLoad,
+    ResumeTask,
     RunLakeward,
     Touch,
     TruncateSource,
@@ -135,7 +136,7 @@ def test_files_of_any_story_read_back_and_replayed_equal_its_truth(options, step
 @given(replication_steps(without=(Restart, Expire, HoldBack, TruncateSource, Touch, Recopy)))
 def test_kinds_of_steps_can_be_left_out(steps):
     kinds = {type(step) for step in steps}
-    assert kinds <= {Write, Flush, FullLoad, Reload, ResumeLoad, Pause, Deliver, RunLakeward}
+    assert kinds <= {Write, Flush, FullLoad, Reload, ResumeLoad, ResumeTask, Pause, Deliver, RunLakeward}
 
 
 @given(replication_steps(), st.data())

@@ -14,6 +14,7 @@ from lakeward.testing.replication.steps import (
     Reload,
     Restart,
     ResumeLoad,
+    ResumeTask,
     RunLakeward,
     Step,
     Touch,
@@ -24,5 +25,6 @@ from lakeward.testing.replication.steps import (
 
 __all__ = [
     "Deliver", "Expire", "Flush", "FullLoad", "HoldBack", "LoadRun", "Pause", "Recopy", "Reload", "Replication",
-    "ReplicationOptions", "Restart", "ResumeLoad", "RunLakeward", "Step", "Touch", "TruncateSource", "Write", "slowly",
+    "ReplicationOptions", "Restart", "ResumeLoad", "ResumeTask", "RunLakeward", "Step", "Touch", "TruncateSource",
+    "Write", "slowly",
 ]  # fmt: skip

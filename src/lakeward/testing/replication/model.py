@@ -29,6 +29,7 @@ from lakeward.testing.replication.steps import (
     Recopy,
     Restart,
     ResumeLoad,
+    ResumeTask,
     RunLakeward,
     Step,
     Touch,
@@ -222,6 +223,10 @@ class Replication:
             load = self.loads[-1]
             parts, load.left = load.left, []
             self._write_parts(load, parts, ())
+
+    @_play.register
+    def _(self, step: ResumeTask) -> None:
+        self._task_start = self._tick(_SECOND)
 
     @_play.register
     def _(self, step: TruncateSource) -> None:

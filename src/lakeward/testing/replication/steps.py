@@ -66,6 +66,11 @@ class ResumeLoad:
 
 
 @dataclass(frozen=True)
+class ResumeTask:
+    """Stop the task and resume it: everything goes on as it was, but later loads may carry a new time of its start."""
+
+
+@dataclass(frozen=True)
 class TruncateSource:
     """Truncate at the source. DMS removes the table's folder, or leaves everything as it was without a sign."""
 
@@ -126,7 +131,7 @@ class RunLakeward:
 
 
 Step = (
-    Write | Flush | FullLoad | Reload | Restart | ResumeLoad | TruncateSource
+    Write | Flush | FullLoad | Reload | Restart | ResumeLoad | ResumeTask | TruncateSource
     | Expire | Pause | Touch | Recopy | HoldBack | Deliver | RunLakeward
 )  # fmt: skip
 

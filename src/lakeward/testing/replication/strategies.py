@@ -22,6 +22,7 @@ from lakeward.testing.replication import (
     ReplicationOptions,
     Restart,
     ResumeLoad,
+    ResumeTask,
     RunLakeward,
     Touch,
     TruncateSource,
@@ -103,13 +104,15 @@ def batches(files: list[ModelFile]) -> SearchStrategy[list[list[ModelFile]]]:
 
 
 def replication_options(**fixed: Any) -> SearchStrategy[ReplicationOptions]:
-    """Return ways in which DMS is set up, with exact clocks; ``fixed`` options are kept."""
+    """Return ways in which DMS is set up; ``fixed`` options are kept."""
     choices: dict[str, SearchStrategy[Any]] = {
         "form": st.sampled_from(("csv", "csv.gz", "gzipped csv", "parquet")),
         "timestamp_column": st.sampled_from(("cdc_timestamp", None)),
         "change_sequence": st.booleans(),
         "keyless": st.booleans(),
         "load_stamp": st.sampled_from(("row", "load", "task")),
+        "commit_unit_ms": st.sampled_from((1, 1000)),
+        "source_lag_ms": st.sampled_from((0, 5000)),
     }
     drawn = st.fixed_dictionaries({name: values for name, values in choices.items() if name not in fixed})
     return drawn.map(lambda chosen: ReplicationOptions(**{**chosen, **fixed}))
@@ -148,6 +151,7 @@ def _steps() -> dict[type, SearchStrategy[Any]]:
         Reload: _load_steps(Reload),
         Restart: _load_steps(Restart),
         ResumeLoad: st.just(ResumeLoad()),
+        ResumeTask: st.just(ResumeTask()),
         TruncateSource: st.builds(TruncateSource, st.booleans()),
         Expire: st.builds(Expire, st.sampled_from((0, 15, 60))),
         Pause: st.builds(Pause, st.sampled_from((1, 30))),
