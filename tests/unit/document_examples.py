@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from lakeward.api.doctor import Check
+from lakeward.api.snapshots import SnapshotReport
 from lakeward.cassandra.compare import ComparisonReport
 from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.export import ExportReport
@@ -21,6 +24,7 @@ from lakeward.cassandra.sync_steps import SyncAction
 from lakeward.cassandra.write_plan import WriteReport, WriteStatus
 from lakeward.columns import Column
 from lakeward.demo.cassandra import project
+from lakeward.demo.project import DemoReport, SampleRow, TableCheck
 from lakeward.diffing.comparison import DiffResult
 from lakeward.diffing.examples import Example
 from lakeward.diffing.frames.comparators import Epsilon
@@ -29,6 +33,7 @@ from lakeward.diffing.frames.pairs import Summary
 from lakeward.diffing.stored.applying import Applied
 from lakeward.diffing.stored.changesets import ChangeSetManifest
 from lakeward.formats.base import FileSummary
+from lakeward.formats.dms.listing import SkippedFolder
 from lakeward.iceberg.rewrite import Debt
 from lakeward.mirror.columns_repair import ColumnsRepair
 from lakeward.mirror.erase import LandingTrace
@@ -37,18 +42,24 @@ from lakeward.mirror.op.changelog import FileRecord, LoadDecision, OpRecord
 from lakeward.mirror.op.check import RowChanges
 from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
-from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
-from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress
+from lakeward.mirror.quarantine import BadRow, QuarantineReport
+from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
+from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress, TableId
 from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.history import RunDetail, RunSummary
 from lakeward.runner.notify import Notice, TableNotice
 from lakeward.runner.status import StatusTotals, TableStatus
+from lakeward.runner.tables import Discovery
 from lakeward.runner.validation import Finding, Proposal, Severity
 from lakeward.runner.walkthrough import ImportedTable, ImportOutcome
 from lakeward.storage.claims import Writer
 from lakeward.storage.sets import Bucket, SetLayout
+from lakeward.testing.simulator import SimulationResult
 from lakeward.views.erasure import ErasedPlace, Receipt
+from lakeward.views.history.rows import ChangeVerdict, HistoryEntry, RowHistory
+from lakeward.views.history.scd2 import HistoryReport
 from lakeward.views.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
+from lakeward.views.versions.manage import Version, VersionState
 from lakeward.views.versions.manifest import Lineage, Manifest, Publication, PublicationKind
 
 _MOMENT = datetime(2026, 11, 18, 9, 30, 1, 250_000, tzinfo=UTC)
@@ -191,20 +202,44 @@ _EXPORTED = ExportReport(
     "to/export", TableName("shop", "orders"), 3, 2, _MOMENT, _MOMENT, False, "set", "parquet", "00", "abc"
 )
 
+_UNDO_PLAN = UndoPlan(
+    "sales.product",
+    5,
+    4,
+    2,
+    "because",
+    2,
+    (ConcernedOp(3, "batch", 1, 1, 3),),
+    file_count=1,
+    files=("a",),
+    rows=RowChanges(1),
+    marked=(Marked("tag", "v", "l", 3),),
+)
+_SALES = TableId("sales", "product")
+
 EXAMPLES: dict[str, Any] = {
     "applied state": AppliedState({"rows": 3}, "to/changes", _MOMENT, 1, "dead", 5, "id", doubt="some"),
     "applied state of the first version": AppliedState({"rows": 3}, None, _MOMENT),
     "applied": Applied("to", 3, "00", ("id",), True, {"kind": "files"}, ({"id": "abc"},)),
     "begun": Begun(_JOB, 2, True, "2026-11-18", "id", Finished("2026-11-18", 7, True), "some"),
     "begun, ended": Begun(_JOB, 1, False, "2026-11-18"),
+    "bad rows": QuarantineReport(1, (BadRow(3, 1, "a.csv", "2024", 7, "not a number", "price", "ü", "I,x"),), (_OP,)),
     "change set": _CHANGE_SET,
+    "check": Check("java", "problem", "none found", "install it"),
     "columns repair": ColumnsRepair("sales.product", {"a b": "a_b"}, ("x",)),
     "compared": ComparisonReport("shop.orders", "copy.orders", (3, 4), 8, 1, 2, ("x",), _RESULT, 1.23456),
     "compared, equal": ComparisonReport("shop.orders", "copy.orders", (3, 3), 8, 0, 1, (), None, 1.0),
     "demo": project.CassandraDemoReport(
         (project.DemoStep("a", "b", True, 1.0),), (project.DemoSample("r", None, "x"),), "to", 0.12345
     ),
+    "demo of the shop": DemoReport(
+        RunReport("a", (), 1.25),
+        RunReport("b", (), 2.5),
+        (TableCheck("sales.product", 1, 2, 2, True, "1 added"),),
+        (SampleRow("1", None, "ü"),),
+    ),
     "diff result": _RESULT,
+    "discovery": Discovery((_SALES,), (_SALES,), (SkippedFolder("a/b", "odd"),), "c"),
     "export plan": ExportPlan(
         "abc", _MOMENT, {"columns": ["ü"]}, ExportPlan.new({}, [[TokenRange(1, 2), TokenRange(3, 4)], []]).groups
     ),
@@ -214,6 +249,14 @@ EXAMPLES: dict[str, Any] = {
     "file summary": _SUMMARY,
     "file summary, short": _PLAIN_SUMMARY,
     "finding": Finding("sales.product", Severity.WARNING, "schema", "odd"),
+    "history of a row": RowHistory(
+        "sales.product",
+        {"id": 1},
+        (HistoryEntry("U", "2024", 3, 1, "a.csv", 7, ChangeVerdict.WON, None, {"tags": ["a"]}, {"tags": [{"b": 1}]}),),
+        None,
+        True,
+    ),
+    "history table": HistoryReport("sales.product", "lake.h", "built", 3, ("price",), None, 4, 5, 6, "first"),
     "imported table": ImportedTable("a/b", ImportOutcome.IMPORTED, "a.b", True, {"primary_key": ["id"]}),
     "maintained": MaintenanceRecord(1.5, 2.5, 1, 2, 3),
     "maintenance": MaintenanceReport((_MAINTENANCE,), 1.0),
@@ -240,8 +283,11 @@ EXAMPLES: dict[str, Any] = {
         True,
     ),
     "run detail": RunDetail(RunSummary("run", "a", "b", 1.0, 1, 1, 0, 0, 0, 1, 1, 3, 2, 1), ({"table": "a.b"},)),
+    "run": RunSummary("run", "a", "b", 1.0, 1, 1, 0, 0, 0, 1, 1, 3, 2, 1),
     "run report": RunReport("run", (_TABLE,), 3.0),
     "set": _SET,
+    "simulation": SimulationResult(Path("a"), Path("a/l"), Path("a/t"), Path("a/c.yaml"), 3, 4, {_SALES: 5}),
+    "snapshot": SnapshotReport("sales.product", "done", "op-3", "files", "to", 2, 1, 3, dropped=("old",), seconds=0.5),
     "status": TableStatus("sales.product", "current", 2, 4, unknown_files=("x",), debt=_DEBT, verified=_VERIFIED),
     "freshness": Freshness(
         FreshnessVerdict.LATE, 300.0, "because", "2026-11-18T09:30:01+00:00", "commit", 420.5, 400.0
@@ -255,22 +301,29 @@ EXAMPLES: dict[str, Any] = {
     "table plan": TablePlan("sales.product", Outcome.DONE, _OP, ("a",), 1, RowChanges(1, 2, 3)),
     "table report": _TABLE,
     "table schema": _SCHEMA,
-    "undo plan": UndoPlan(
-        "sales.product",
-        5,
-        4,
-        2,
-        "because",
-        2,
-        (ConcernedOp(3, "batch", 1, 1, 3),),
-        file_count=1,
-        files=("a",),
-        rows=RowChanges(1),
-        marked=(Marked("tag", "v", "l", 3),),
-    ),
+    "undo plan": _UNDO_PLAN,
+    "undone": Undone(_UNDO_PLAN, _OP),
+    "undone, nothing": Undone(_UNDO_PLAN),
     "unfinished erasure": UnfinishedErasure(5, True, {"a.csv": "ü"}, {"mirror": (1, 0, 1)}),
     "verified": _VERIFIED,
     "verify report": VerifyReport((_VERIFICATION,)),
+    "version": Version(
+        "sales.product",
+        "op-3",
+        "files",
+        VersionState.STALE,
+        "op:3",
+        2,
+        1,
+        3,
+        "now",
+        "to",
+        "parquet",
+        "flat",
+        "",
+        "00",
+        "late",
+    ),
     "writer": Writer("host", 12, 1.5, _MOMENT),
     "written": _WRITTEN,
 }

@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -130,3 +131,17 @@ def test_annotations_are_followed_into_fields_bases_properties_and_imports_for_t
 
 def names_in(item: Any) -> set[str]:
     return {kind.__name__ for _, kind in mentioned(item)}
+
+
+# Values that a user passes, not reports: they are not written as JSON.
+ARGUMENTS = {
+    "Bitwise", "ClusterAddress", "Column", "DemoTable", "DiffOptions", "Duration", "Epsilon",
+    "Equality", "KnownTable", "LiveTable", "MapEntries", "RateLimits", "RunOptions", "S3Keys", "SimulatorOptions",
+    "TableId", "TableName", "Whitespace",
+}  # fmt: skip
+
+
+def test_every_report_has_plain_data():
+    plain = {name for name in lakeward.__all__ if is_dataclass(getattr(lakeward, name))}
+    without = {name for name in plain if not hasattr(getattr(lakeward, name), "to_dict")}
+    assert without == ARGUMENTS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from lakeward.api.opened import OpenedLake, silently
 from lakeward.arguments import FLAG, NONE, PATH, instance, takes
 from lakeward.config import Config, load_config
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, LakewardError
 from lakeward.redaction import redact
 from lakeward.text import count
@@ -27,7 +28,7 @@ _CONFIG = PATH | instance("a Config", Config) | NONE
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Document):
     """The result of one check; ``remedy`` is what to do about a problem."""
 
     name: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakeward.arguments import COUNT_OR_0, FLAG, NONE, OPTIONAL_TEXT, SPAN, TEXT, TEXTS, takes
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SnapshotReport:
+class SnapshotReport(Document):
     """The result for one version: ``outcome`` is ``done``, ``failed``, ``dropped`` or ``would drop``.
 
     ``dropped`` names the versions that retention removed.

@@ -47,7 +47,7 @@ class SyncWork(Protocol):
 
 
 @dataclass(frozen=True)
-class SyncStep:
+class SyncStep(Document):
     """A finished step; ``result`` is what the command of that name shows."""
 
     action: SyncAction

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import tempfile
-from dataclasses import asdict
 from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -77,7 +76,7 @@ def undo(
 
 
 def _emit(invocation: Invocation, plan: UndoPlan, op: OpReport | None) -> None:
-    document = {"plan": plan.to_dict(), "op": asdict(op) if op else None}
+    document = {"plan": plan.to_dict(), "op": op.to_dict() if op else None}
     emit(invocation, document, lambda console: _draw(console, plan, op))
 
 
@@ -209,14 +208,7 @@ def _read_replacement(text: str) -> tuple[str, str]:
 
 
 def _emit_report(invocation: Invocation, name: str, report: QuarantineReport, done: str) -> None:
-    from dataclasses import asdict
-
-    document = {
-        "table": name,
-        "handled": report.handled,
-        "still_bad": [row.to_dict() for row in report.still_bad],
-        "ops": [asdict(op) for op in report.ops],
-    }
+    document = {"table": name, **report.to_dict()}
 
     def text(console: Console) -> None:
         console.print(f"{name}: {count(report.handled, 'row')} {done}, {len(report.still_bad):,} still bad")

@@ -56,14 +56,12 @@ def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int
     change), superseded (by a later change of its own op, or by a new load), repeated (delivered before), quarantined
     (set aside as a bad row) or undone.
     """
-    from dataclasses import asdict
-
     from lakeward import parse_key
 
     key = parse_key(keys)
     with invocation.lake() as lake:
         found = lake.history.row(name, key, limit=limit)
-    emit(invocation, plain(asdict(found)), lambda console: _draw_history(console, found))
+    emit(invocation, plain(found.to_dict()), lambda console: _draw_history(console, found))
     if found.is_cut:
         note(invocation, f"only the newest {count(len(found.changes), 'change')} are shown; --limit shows more")
 
@@ -226,8 +224,6 @@ def _show(invocation: Invocation, name: str, track: Sequence[str] | None, keys: 
 
 
 def _emit_reports(invocation: Invocation, reports: Sequence[HistoryReport]) -> int:
-    from dataclasses import asdict
-
     def text(console: Console) -> None:
         drawn = table("history", "done", "> op", "> keys", "> written", "> versions", "why")
         for report in reports:
@@ -240,7 +236,7 @@ def _emit_reports(invocation: Invocation, reports: Sequence[HistoryReport]) -> i
         else:
             console.print(f"{count(0, 'history', 'histories')}; lakeward scd2 TABLE --table keeps one")
 
-    emit(invocation, {"histories": [asdict(report) for report in reports]}, text)
+    emit(invocation, {"histories": [report.to_dict() for report in reports]}, text)
     failed = [report for report in reports if report.action == "failed"]
     for report in failed:
         error_line(

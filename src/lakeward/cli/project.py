@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from shlex import quote as quoted
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def doctor(invocation: Invocation, no_spark: bool) -> int:
     with announcing(invocation) as during:
         checks = examine(invocation.config, start_spark=not no_spark, during=during)
     is_ok = all(check.status != "problem" for check in checks)
-    document = {"ok": is_ok, "checks": [asdict(check) for check in checks]}
+    document = {"ok": is_ok, "checks": [check.to_dict() for check in checks]}
     emit(invocation, document, lambda console: _draw_checks(console, checks))
     return DONE if is_ok else REFUSED
 
@@ -90,9 +89,7 @@ def discover(invocation: Invocation, read_transactions: bool) -> None:
         unread = bool(lake.config.transactions) and not read_transactions
         proposals = {table: lake.propose_settings(str(table)) for table in found.new[:_LOOKED_AT]}
     document = {
-        "new": [str(table) for table in found.new],
-        "unlanded": [str(table) for table in found.unlanded],
-        "skipped": [asdict(entry) for entry in found.skipped],
+        **found.to_dict(),
         "tables": known,
         "proposals": {str(table): proposal.to_dict() for table, proposal in proposals.items()},
     }

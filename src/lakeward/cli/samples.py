@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
@@ -74,13 +73,7 @@ def _play_shop(invocation: Invocation, directory: str, *, force: bool) -> int:
     invocation.config = str(write_demo(folder, force=force))
     with invocation.lake() as lake:
         report = play_demo(lake, folder)
-    document = {
-        "directory": str(folder),
-        "ok": report.ok,
-        "seconds": report.loaded.seconds + report.changed.seconds,
-        "tables": [asdict(check) for check in report.tables],
-        "rows": [asdict(row) for row in report.rows],
-    }
+    document = {"directory": str(folder), **report.to_dict()}
     emit(invocation, document, lambda console: _draw(console, folder, report))
     return DONE if report.ok else FAILED
 
@@ -252,16 +245,7 @@ def simulate(invocation: Invocation, directory: str, **chosen: Any) -> None:
     from lakeward import SimulatorOptions, write_simulation
 
     result = write_simulation(directory, SimulatorOptions(**chosen))
-    document = {
-        "directory": str(result.directory),
-        "landing": str(result.landing),
-        "truth": str(result.truth),
-        "configuration": str(result.configuration),
-        "files": result.files,
-        "changes": result.changes,
-        "rows": {str(name): rows for name, rows in result.rows.items()},
-    }
-    emit(invocation, document, lambda console: _draw_simulation(console, result))
+    emit(invocation, result.to_dict(), lambda console: _draw_simulation(console, result))
 
 
 def _draw_simulation(console: Console, result: SimulationResult) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +26,7 @@ def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> i
     from lakeward import snapshots_exit_code
 
     code = snapshots_exit_code(reports)
-    document = {"exit_code": code, "snapshots": [asdict(report) for report in reports]}
+    document = {"exit_code": code, "snapshots": [report.to_dict() for report in reports]}
     emit(invocation, document, lambda console: _draw_reports(console, reports))
     for report in reports:
         if report.outcome == "failed":
@@ -129,7 +128,9 @@ def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
     with invocation.lake() as lake:
         found = lake.snapshots.list(names)
     emit(
-        invocation, {"versions": [asdict(version) for version in found]}, lambda console: _draw_versions(console, found)
+        invocation,
+        {"versions": [version.to_dict() for version in found]},
+        lambda console: _draw_versions(console, found),
     )
     if behind := [version for version in found if _can_refresh(version)]:
         tables = " ".join(dict.fromkeys(version.table for version in behind))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -228,7 +227,7 @@ def runs(invocation: Invocation, run_id: str | None, table_name: str | None, lim
         found = lake.runs(table_name, limit=limit)
     if not found:
         note(invocation, "the history has no runs")
-    emit(invocation, {"runs": [asdict(run) for run in found]}, lambda console: _draw_runs(console, found))
+    emit(invocation, {"runs": [run.to_dict() for run in found]}, lambda console: _draw_runs(console, found))
 
 
 def _draw_runs(console: Console, found: list[RunSummary]) -> None:

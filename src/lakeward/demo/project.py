@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.arguments import FLAG, PATH, instance, takes
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake import Lakeward
 from lakeward.storage.filesystem import LocalFileSystem
@@ -355,7 +356,7 @@ _SAMPLES = (
 
 
 @dataclass(frozen=True)
-class TableCheck:
+class TableCheck(Document):
     """A table's rows before and after the changes, against what they must be."""
 
     table: str
@@ -367,7 +368,7 @@ class TableCheck:
 
 
 @dataclass(frozen=True)
-class SampleRow:
+class SampleRow(Document):
     """A row that changed, as it was and as it is."""
 
     row: str
@@ -376,7 +377,7 @@ class SampleRow:
 
 
 @dataclass(frozen=True)
-class DemoReport:
+class DemoReport(Document, keys=("ok", "seconds", "tables", "rows")):
     """The results of the demo: the runs of load and changes, the check of every table, and some rows."""
 
     loaded: RunReport
@@ -388,6 +389,11 @@ class DemoReport:
     def ok(self) -> bool:
         """Whether every table has the rows that it must have."""
         return all(check.ok for check in self.tables)
+
+    @property
+    def seconds(self) -> float:
+        """How long both runs took."""
+        return self.loaded.seconds + self.changed.seconds
 
 
 @takes(lake=_LAKE, folder=PATH)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 
+from lakeward.documents import Document
 from lakeward.iceberg.metadata import each_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Debt:
+class Debt(Document):
     """The debt that merge-on-read and small commits leave for maintenance: files, deleted rows and snapshots.
 
     ``deleted_share`` is the share of the stored rows that every reader reads and discards. ``average_file_bytes``

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.files import Limits
@@ -144,7 +145,7 @@ def _require_separate(
 
 
 @dataclass(frozen=True)
-class LandingTrace:
+class LandingTrace(Document):
     """A landing file that holds, or may hold, erased rows: how many, and what was done about it.
 
     ``outcome`` is ``listed`` (unchanged), ``rewritten``, ``shared`` (a transaction file that other tables read too:

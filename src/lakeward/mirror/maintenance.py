@@ -42,7 +42,7 @@ class WorkKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class WorkReport:
+class WorkReport(Document):
     """The result of one kind of work on one of a table's tables: ``mirror``, ``changelog`` or ``history``.
 
     ``removed_files`` are data and delete files that readers no longer open, or orphans deleted from storage; ``paths``

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward import schemas as S
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.quarantined import parse_raw
@@ -44,7 +45,10 @@ BATCH = 1000
 
 
 @dataclass(frozen=True)
-class BadRow:
+class BadRow(
+    Document,
+    keys=("id", "op", "generation", "file", "file_time", "row", "reason", "column", "value", "raw"),
+):
     """A row that was set aside. Its ``id`` is file and row number."""
 
     op: int
@@ -62,13 +66,9 @@ class BadRow:
         """The id of the row in commands."""
         return f"{self.file}:{self.row}"
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the row as plain data."""
-        return {"id": self.id, **vars(self)}
-
 
 @dataclass(frozen=True)
-class QuarantineReport:
+class QuarantineReport(Document):
     """The result of a retry or drop: rows handled, rows that are still bad and why, and the ops that were run."""
 
     handled: int = 0

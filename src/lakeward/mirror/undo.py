@@ -135,7 +135,7 @@ class UndoRequest:
 
 
 @dataclass(frozen=True)
-class ConcernedOp:
+class ConcernedOp(Document):
     """An op that is undone, or that counts again."""
 
     op: int
@@ -146,7 +146,7 @@ class ConcernedOp:
 
 
 @dataclass(frozen=True)
-class Marked:
+class Marked(Document):
     """A publication or tag that contains ops which are undone."""
 
     kind: str
@@ -296,7 +296,7 @@ def _ops(log: DataFrame, gone: Column, again: Column) -> tuple[tuple[ConcernedOp
 
 
 @dataclass(frozen=True)
-class Undone:
+class Undone(Document):
     """The result of an undo; without an op where there was nothing to do."""
 
     plan: UndoPlan

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakeward.documents import to_document
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.mirror.op.report import Outcome
 from lakeward.runner.observers import SilentObserver
@@ -28,7 +28,7 @@ _IDLE_SPAN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class RunSummary:
+class RunSummary(Document):
     """A run as ``lakeward runs`` lists it, summed over its tables; those that another writer held are not in it."""
 
     run_id: str
@@ -56,7 +56,7 @@ class RunDetail:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {**to_document(self.summary), "reports": list(self.tables)}
+        return {**self.summary.to_dict(), "reports": list(self.tables)}
 
 
 def is_repeated(state: StateStore, run: TableRun) -> bool:

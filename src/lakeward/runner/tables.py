@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lakeward.config import TableSettings, explain_settings, merge_settings
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.dms.listing import (
     SkippedFolder,
@@ -123,8 +124,12 @@ def _require_active(known: KnownTable) -> KnownTable:
     return known
 
 
+def _names(tables: tuple[TableId, ...]) -> list[str]:
+    return [str(table) for table in tables]
+
+
 @dataclass(frozen=True)
-class Discovery:
+class Discovery(Document, keys=("new", "unlanded", "skipped"), write={"new": _names, "unlanded": _names}):
     """The result of a search for tables in landing.
 
     ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``

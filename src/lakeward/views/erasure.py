@@ -160,7 +160,7 @@ def _count_tags(context: TableContext) -> None:
 
 
 @dataclass(frozen=True)
-class ErasedPlace:
+class ErasedPlace(Document):
     """One place that holds rows of the table.
 
     ``rows`` were visible to readers, ``hidden`` rows were deleted before and still stored; ``files`` held either.

@@ -108,7 +108,7 @@ _MINUTE_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class DemoStep:
+class DemoStep(Document):
     """A step of the demo: its name, its outcome, and whether the outcome is the expected one."""
 
     name: str
@@ -118,7 +118,7 @@ class DemoStep:
 
 
 @dataclass(frozen=True)
-class DemoSample:
+class DemoSample(Document):
     """A row of the copy that changed, as it was and as it is."""
 
     row: str

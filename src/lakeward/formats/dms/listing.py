@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileClass, LandingFile, TableId
 from lakeward.text import escape_name, name_problem, time_zone
@@ -155,7 +156,7 @@ class UnknownFile:
 
 
 @dataclass(frozen=True)
-class SkippedFolder:
+class SkippedFolder(Document):
     """A folder at the level of tables that cannot be registered as one automatically; ``path`` is printable."""
 
     path: str

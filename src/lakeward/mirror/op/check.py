@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.delete_guard import Removal, batch_refusal, load_refusal
+from lakeward.documents import Document
 from lakeward.errors import BadRowError, CutError, DataError
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.listing import file_format, is_transactions
@@ -198,7 +199,7 @@ def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | 
 
 
 @dataclass(frozen=True)
-class RowChanges:
+class RowChanges(Document):
     """The rows that are inserted, updated and deleted between two states. Without a key none is updated."""
 
     inserted: int = 0

@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class RowCounts(Document):
     """Rows read from files, by what they are."""
 
     rows: int = 0
@@ -48,7 +48,7 @@ class RowCounts:
 
 
 @dataclass(frozen=True)
-class OpReport:
+class OpReport(Document):
     """One op: what it read, how it was applied, and the state it left.
 
     ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakeward.arguments import PATH, instance, takes
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass
 from lakeward.testing.oracle import fold, fold_commits, fold_keyless
@@ -235,8 +236,15 @@ CONFIGURATION = "lakeward.yaml"
 _OPTIONS = instance("SimulatorOptions", SimulatorOptions)
 
 
+def _by_name(rows: dict[TableId, int]) -> dict[str, int]:
+    return {str(table): number for table, number in rows.items()}
+
+
 @dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(
+    Document,
+    write={"directory": str, "landing": str, "truth": str, "configuration": str, "rows": _by_name},
+):
     """The files that were written, and their folders. ``rows`` counts each table's rows at the end."""
 
     directory: Path

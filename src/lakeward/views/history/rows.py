@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from lakeward.documents import Document
 from lakeward.mirror.op.checkpoints import is_undone
 from lakeward.model import Operation, Place
 from lakeward.spark.workspace import Workspace
@@ -126,7 +127,7 @@ def _undone_by(op: int, progress: Progress) -> str:
 
 
 @dataclass(frozen=True)
-class HistoryEntry:
+class HistoryEntry(Document):
     """One change of a row.
 
     ``before`` and ``after`` hold the columns that changed, the whole row where it was added or removed, and None where
@@ -149,7 +150,7 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True)
-class RowHistory:
+class RowHistory(Document):
     """All changes of a row, oldest first, and the row as it is ``now``. ``is_cut``: older changes are left out."""
 
     table: str

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.columns import Column
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.iceberg.define import create_history, evolve, history_of
@@ -135,7 +136,7 @@ Action = Literal["built", "refreshed", "current", "failed"]
 
 
 @dataclass(frozen=True)
-class HistoryReport:
+class HistoryReport(Document):
     """The result of a refresh of a history.
 
     ``action`` is ``built`` (computed as a whole), ``refreshed`` (the ``keys`` that changed), ``current`` or ``failed``;

@@ -111,7 +111,7 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True)
-class RowFinding:
+class RowFinding(Document):
     """One difference. A missing or extra row is included as a whole, a different row one column at a time.
 
     Values are texts, binary ones in hexadecimal; those of more than 500 characters are truncated.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.iceberg.define import GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
 from lakeward.iceberg.metadata import MAIN
@@ -49,7 +50,7 @@ class VersionState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Version:
+class Version(Document):
     """One version of a table as lists show it; ``reason`` is why it is not current."""
 
     table: str
