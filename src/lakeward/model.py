@@ -222,6 +222,8 @@ class Progress(Record, required=("op", "generations", "last_place", "newest_comm
     ends included, that were undone. ``newest_file`` is the latest modification time among the
     newest generation's files, where it is known. ``moved_until`` is the latest commit time, in microseconds since 1970,
     of an op in which rows changed their keys: later rows of that commit are read together with its first.
+    ``rows_ignored`` counts the updates and deletes of the newest generation that were left out because the table has
+    no key.
     """
 
     op: int = 0
@@ -231,6 +233,7 @@ class Progress(Record, required=("op", "generations", "last_place", "newest_comm
     undone: tuple[tuple[int, int], ...] = ()
     newest_file: int | None = None
     moved_until: int | None = None
+    rows_ignored: int = 0
 
     @property
     def generation(self) -> Generation | None:

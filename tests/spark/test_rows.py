@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from lakeward.mirror.op.checkpoints import Moment, MomentKind
 from lakeward.mirror.op.report import Outcome
 from tests.spark.scene import TABLE, Scene
+from tests.views.moments import asked
 
 FOLDER = TABLE.replace(".", "/")
 
@@ -110,6 +112,73 @@ def test_table_without_a_key_takes_each_insert_once_and_refuses_the_rest(scene: 
     scene.land("20240102-000000000.csv", "I,3,c,x,1.00", "U,1,changed,x,1.00")
     assert "row 2, column Op, value 'U': an update or delete cannot be placed" in (scene.refused().message or "")
     assert [row[:2] for row in scene.rows()] == expected
+
+
+def test_without_key_stop_refuses_updates_and_deletes_even_where_bad_rows_are_set_aside(scene: Scene) -> None:
+    scene.table(primary_key=[], without_key="stop", on_bad_row="quarantine")
+    scene.land("LOAD00000001.csv", "1,a,x,1.00")
+    scene.land("20240101-000000000.csv", "I,2,b,x,1.00", "I,3,c,x,not a price")
+    assert scene.run().rows_quarantined == 1
+    scene.land("20240102-000000000.csv", "I,4,d,x,1.00", "D,1,a,x,1.00", "I,5,e,x,no price either")
+    stopped = scene.refused()
+    assert "1 update or delete needs a key, and without_key is stop" in (stopped.message or "")
+    assert "row 2, column Op, value 'D'" in (stopped.message or "")
+    assert "row 3" not in (stopped.message or "")
+    assert [row[:2] for row in scene.rows()] == [(1, "a"), (2, "b")]
+
+
+def test_without_key_quarantine_sets_updates_and_deletes_aside_and_other_bad_rows_still_stop(scene: Scene) -> None:
+    scene.table(primary_key=[], without_key="quarantine")
+    scene.land("LOAD00000001.csv", "1,a,x,1.00")
+    scene.land("20240101-000000000.csv", "I,2,b,x,1.00", "U,1,changed,x,1.00", "D,1,a,x,1.00")
+    report = scene.run()
+    assert (report.rows_quarantined, report.rows_ignored) == (2, 0)
+    found = [(row.row, row.reason) for row in scene.lakeward.bad_rows(TABLE)]
+    assert found == [(row, "an update or delete cannot be placed without a key") for row in (2, 3)]
+    # What was set aside is not ignored by a rule that is set later: a person decides on it.
+    scene.table(primary_key=[], without_key="inserts")
+    assert (len(scene.lakeward.retry_bad_rows(TABLE).still_bad), scene.lakeward.status()[0].rows_ignored) == (2, 0)
+    assert scene.lakeward.drop_bad_rows(TABLE).handled == 2
+    scene.table(primary_key=[], without_key="quarantine")
+    scene.land("20240102-000000000.csv", "U,1,changed,x,1.00", "I,3,c,x,not a price")
+    message = scene.refused().message or ""
+    assert "1 bad row" in message
+    assert "row 2, column price" in message
+    assert "row 1" not in message
+    assert [row[:2] for row in scene.rows()] == [(1, "a"), (2, "b")]
+
+
+def test_without_key_inserts_counts_the_rows_it_ignores_durably(scene: Scene) -> None:
+    def ignored() -> int:
+        return scene.lakeward.status()[0].rows_ignored
+
+    scene.table(primary_key=[], without_key="inserts")
+    scene.land("LOAD00000001.csv", "1,a,x,1.00")
+    scene.land("20240101-000000000.csv", "I,2,b,x,1.00", "U,1,changed,x,1.00", "D,1,a,x,1.00")
+    report = scene.run()
+    assert (report.rows_in, report.rows_quarantined, report.rows_ignored, ignored()) == (2, 0, 2, 2)
+    scene.land("20240102-000000000.csv", "D,2,b,x,1.00")
+    plan = scene.lakeward.plan()[0].op
+    assert plan is not None
+    assert (plan.read.rows, plan.read.ignored) == (0, 1)
+    assert scene.run().rows_ignored == 1
+    assert [row[:2] for row in scene.rows()] == [(1, "a"), (2, "b")]
+    assert sum(run.rows_ignored for run in scene.lakeward.runs()) == 3
+    scene.forget_state()
+    assert (ignored(), scene.run().outcome) == (3, Outcome.IDLE)
+    assert scene.lakeward.verify(basis="files").exit_code == 0
+    # Under another rule the files read as they did, but for what becomes of rows that are left out.
+    scene.table(primary_key=[])
+    assert scene.lakeward.verify(basis="files").exit_code == 0
+    last = scene.lakeward.status()[0].op
+    scene.lakeward.undo(TABLE, to_op=last - 1)
+    assert ignored() == 2
+    scene.table(primary_key=[], without_key="inserts")
+    assert (scene.run().rows_ignored, ignored()) == (1, 3)
+    assert scene.lakeward.verify(basis="files").exit_code == 0
+    newest = scene.lakeward.status()[0].op
+    then = asked(scene.lakeward, TABLE, Moment(MomentKind.OP, newest, "newest"))
+    assert sorted((row["id"], row["name"]) for row in then) == [(1, "a"), (2, "b")]
 
 
 def test_repeats_in_a_table_without_a_key_are_distinguished_by_the_change_sequence(scene: Scene) -> None:

@@ -56,6 +56,13 @@ def test_documents_are_read_back_as_they_were(name):
     assert repr(read(document)) == repr(value), "types are the same as well"
 
 
+@pytest.mark.parametrize(("name", "count"), [("file summary", "ignored"), ("progress", "rows_ignored")])
+def test_counts_of_ignored_rows_are_zero_in_documents_of_earlier_versions(name, count):
+    document = json.loads(WRITTEN[name])
+    del document[count]
+    assert getattr(type(EXAMPLES[name]).from_dict(document), count) == 0
+
+
 def test_manifests_are_read_back_as_they_were():
     assert read_change_set_manifest(WRITTEN["change set"], "here") == EXAMPLES["change set"]
     assert read_manifest(WRITTEN["manifest of a set"], "here") == EXAMPLES["manifest of a set"]

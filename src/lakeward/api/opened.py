@@ -189,11 +189,17 @@ class TableRegistry:
 
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
         """Return what a change of settings does not change in rows that were read before; None: nothing."""
-        from lakeward.mirror.op.settings import describe_changed_reading, reading_settings
+        from lakeward.mirror.op.settings import describe_changed_reading, describe_ignored, reading_settings
 
         if not self._lake.state.has_files(after.table):
             return None
-        return describe_changed_reading(after.table, reading_settings(before.settings), after.settings)
+        progress = self._lake.state.progress(after.table)
+        ignored = progress.rows_ignored if progress else 0
+        found = (
+            describe_changed_reading(after.table, reading_settings(before.settings), after.settings),
+            describe_ignored(after.table, before.settings, after.settings, ignored),
+        )
+        return "\n".join(text for text in found if text) or None
 
     def repair_columns(self, name: str, *, dry_run: bool) -> ColumnsRepair:
         """Change the columns of a mirror to those that its settings declare."""

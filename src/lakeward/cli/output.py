@@ -34,6 +34,11 @@ _KIB = 1024
 _RIGHT = "> "
 
 
+def ignored_rows(number: int) -> str:
+    """Return how many rows of a table without a key were left out."""
+    return f"{count(number, 'update or delete', 'updates and deletes')} ignored (without_key: inserts)"
+
+
 def emit(invocation: Invocation, document: Any, text: Callable[[Console], None]) -> None:
     """Write a command's result in the requested form."""
     if invocation.is_json:

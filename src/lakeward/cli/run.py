@@ -19,6 +19,7 @@ from lakeward.cli.output import (
     emit,
     emit_line,
     error_line,
+    ignored_rows,
     lines,
     note,
     rate,
@@ -240,7 +241,8 @@ def _rows(op: OpReport) -> str:
         count(read.deletes, "delete"),
         *([f"{read.bad:,} bad"] if read.bad else []),
     ]
-    return f"{read.rows:,}: {', '.join(parts)}"
+    ignored = f"; {ignored_rows(read.ignored)}" if read.ignored else ""
+    return f"{read.rows:,}: {', '.join(parts)}{ignored}"
 
 
 _WAIT = "--wait"
@@ -298,6 +300,8 @@ def draw_report(console: Console, report: RunReport) -> None:
         add_row(drawn, [done.table, styled(done.outcome, _OUTCOME_STYLES.get(done.outcome, "dim")), *_figures(done)])
     console.print(drawn)
     for done in report.tables:
+        if done.rows_ignored:
+            console.print(f"{done.table}: {ignored_rows(done.rows_ignored)}")
         if done.maintenance is not None and done.maintenance.work:
             work_done = ", ".join(f"{work.kind} {work.target}" for work in done.maintenance.work)
             console.print(f"{done.table}: maintained: {work_done}")

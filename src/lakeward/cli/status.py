@@ -20,6 +20,7 @@ from lakeward.cli.output import (
     emit,
     emit_line,
     emit_text,
+    ignored_rows,
     note,
     rate,
     size,
@@ -154,7 +155,8 @@ def _totals(found: list[TableStatus]) -> str:
     if totals.oldest_pending_seconds is not None:
         waiting += f" ({size(totals.bytes_pending)}, the oldest for {age(totals.oldest_pending_seconds)})"
     judged = [f"{number:,} {verdict}" for verdict, number in sorted(totals.freshness.items()) if verdict != "on time"]
-    return ", ".join([*parts, waiting, f"{totals.quarantined:,} set aside", *judged])
+    ignored = [f"{totals.rows_ignored:,} ignored"] if totals.rows_ignored else []
+    return ", ".join([*parts, waiting, f"{totals.quarantined:,} set aside", *ignored, *judged])
 
 
 def _freshness(entry: TableStatus) -> Any:
@@ -198,6 +200,8 @@ def _remarks(entry: TableStatus) -> list[str]:
         remarks.append(f"files whose names fit no rule: {names}")
     if entry.unfinished_erasure is not None:
         remarks.append(f"the erasure of op {entry.unfinished_erasure} is not finished")
+    if entry.rows_ignored:
+        remarks.append(f"{ignored_rows(entry.rows_ignored)} since its last load")
     remarks += [f"warning: {warning}" for warning in entry.warnings]
     if entry.next_command:
         label = "decide" if entry.waits_for_decision else "next"
@@ -245,6 +249,9 @@ def _draw_runs(console: Console, found: list[RunSummary]) -> None:
             ],
         )  # fmt: skip
     console.print(drawn)
+    for run in found:
+        if run.rows_ignored:
+            console.print(f"{run.run_id}: {ignored_rows(run.rows_ignored)}")
     console.print(count(len(found), "run"))
 
 
@@ -264,6 +271,8 @@ def _draw_run(console: Console, detail: RunDetail) -> None:
     console.print(drawn)
     console.print(f"{count(run.tables, 'table')}, {run.failed:,} failed, {count(run.rows_applied, 'row')} applied")
     for report in detail.tables:
+        if ignored := report.get("rows_ignored"):
+            console.print(f"{report['table']}: {ignored_rows(ignored)}")
         _draw_message(console, report)
 
 

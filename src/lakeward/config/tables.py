@@ -39,6 +39,7 @@ class MaintenanceSettings(Settings):
 
 
 BadRowPolicy = Literal["fail", "quarantine"]
+KeylessRule = Literal["stop", "quarantine", "inserts"]
 _DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].+)?", re.ASCII)
 
 
@@ -82,6 +83,11 @@ class TableDefaults(Settings):
     """Settings that hold for every table unless the table overrides them."""
 
     on_bad_row: BadRowPolicy = Field("fail", description="a row that does not fit: stop the batch, or set it aside")
+    without_key: KeylessRule | None = Field(
+        None,
+        description="updates and deletes of a table without a key: stop the table, set the rows aside, or take inserts "
+        "only and count the others as ignored; by default on_bad_row decides. No effect on tables with a key",
+    )
     max_delete_share: float = Field(0.5, ge=0, le=1, description="a batch may delete at most this share of the mirror")
     format_version: Literal[2, 3] = Field(2, description="Iceberg format version of new mirrors")
     timestamp_column: str | None = Field(None, description="commit time column that DMS adds")

@@ -43,7 +43,8 @@ class FileSummary(Record, required=("order_by", "first", "last", "columns")):
     evolve or the table stops. ``problem`` is why the whole file cannot be used. ``stable`` is false when
     the file's identity differed from the listing's before or after reading: the file is left out of the op.
     ``null_images`` counts updates that change a key if NULL in their before images is a value.
-    ``erased`` counts rows that were left out because their key was erased; no other number includes them.
+    ``ignored`` counts updates and deletes of a table without a key that were left out by ``without_key: inserts``, and
+    ``erased`` rows that were left out because their key was erased; no other number includes either.
     ``first`` and ``last`` are the smallest and greatest place of a change in the file. ``oldest_commit`` and
     ``newest_commit`` are the earliest and latest time in the timestamp column, in microseconds since 1970: commit times
     of changes, the time of loading of load rows. The earliest is known only where every row has one.
@@ -61,6 +62,7 @@ class FileSummary(Record, required=("order_by", "first", "last", "columns")):
     moves: int = 0
     bad: int = 0
     erased: int = 0
+    ignored: int = 0
     partial: int = 0
     null_images: int = 0
     stable: bool = True

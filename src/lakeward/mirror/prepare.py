@@ -87,6 +87,7 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
     newest_commit = max((commit for commit in commits if commit is not None), default=None)
     reached = (newest, newest_commit) if is_current else (progress.last_place, progress.newest_commit)
     before = replace(progress, newest_commit=None, moved_until=None) if work.starts else progress
+    ignored = (0 if work.starts else progress.rows_ignored) + sum(change.ignored for change in changes)
     moves = any(change.moves for change in changes)
     moved_until = newest_commit if moves and is_current else before.moved_until
     return OpRecord(
@@ -101,6 +102,7 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
             undone=progress.undone,
             newest_file=_newest_file(work, progress, summaries),
             moved_until=moved_until,
+            rows_ignored=ignored if is_current else progress.rows_ignored,
         ),
         starts=work.starts,
         late=bool(
@@ -151,7 +153,7 @@ def _reaches_back(context: TableContext, generation: Generation, first: Place, r
 def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:
     if record.generation < record.progress.generations[-1].number:
         return FileRecord(summary, Disposition.SUPERSEDED)
-    return FileRecord(summary, Disposition.CONSUMED if summary.rows else Disposition.EMPTY)
+    return FileRecord(summary, Disposition.CONSUMED if summary.rows or summary.ignored else Disposition.EMPTY)
 
 
 def _without_files(records: DataFrame, unstable: Sequence[str]) -> DataFrame:

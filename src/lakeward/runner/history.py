@@ -45,6 +45,7 @@ class RunSummary(Document):
     rows_in: int
     rows_applied: int
     rows_quarantined: int
+    rows_ignored: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def _summary(run_id: str, entries: Sequence[TableRun]) -> RunSummary:
         rows_in=sum(report["rows_in"] for report in reports),
         rows_applied=sum(report["rows_applied"] for report in reports),
         rows_quarantined=sum(report["rows_quarantined"] for report in reports),
+        # Reports of earlier versions have no such count.
+        rows_ignored=sum(report.get("rows_ignored", 0) for report in reports),
     )
 
 

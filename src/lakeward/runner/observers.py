@@ -193,6 +193,7 @@ class RunLog(SilentObserver):
             "files": report.files,
             "rows": report.read.rows,
             "quarantined": report.read.bad,
+            "ignored": report.read.ignored,
             "strategy": report.strategy,
             "seconds": round(report.seconds, 3),
             "mirror_snapshot": report.mirror_snapshot,
@@ -246,8 +247,9 @@ def op_line(report: OpReport) -> str:
     """Return a published op in one line."""
     files, rows = counted(report.files, "file"), counted(report.read.rows, "row")
     bad = f" ({report.read.bad:,} set aside)" if report.read.bad else ""
+    ignored = f" ({report.read.ignored:,} more ignored)" if report.read.ignored else ""
     speed = f"{rate(report.read.rows, report.seconds)}, {report.seconds:.1f} s"
-    return f"op {report.op} ({report.kind}) published: {files}, {rows}{bad}, {speed}, {report.strategy}"
+    return f"op {report.op} ({report.kind}) published: {files}, {rows}{bad}{ignored}, {speed}, {report.strategy}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -44,7 +44,8 @@ class TableStatus(Document):
     """One table as `lakeward status` shows it.
 
     ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
-    ``current``; ``unfinished_erasure`` the op of an erasure that was interrupted; ``next_command`` is the
+    ``current``; ``rows_ignored`` counts updates and deletes that were left out since the last load, because the table
+    has no key; ``unfinished_erasure`` is the op of an erasure that was interrupted; ``next_command`` is the
     command for a person to call next.
     """
 
@@ -75,6 +76,7 @@ class TableStatus(Document):
     warnings: tuple[str, ...] = ()
     next_command: str | None = None
     freshness: Freshness | None = None
+    rows_ignored: int = 0
 
     @property
     def waits_for_decision(self) -> bool:
@@ -98,6 +100,7 @@ class StatusTotals(Document):
     oldest_pending_seconds: float | None = None
     quarantined: int = 0
     freshness: dict[str, int] = field(default_factory=dict)
+    rows_ignored: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
         oldest_pending_seconds=max(ages, default=None),
         quarantined=sum(status.quarantined for status in statuses),
         freshness=dict(Counter(status.freshness.verdict.value for status in statuses if status.freshness)),
+        rows_ignored=sum(status.rows_ignored for status in statuses),
     )
 
 
@@ -188,6 +192,7 @@ def _read_status(context: TableContext, known: KnownTable, holder: str | None) -
         unknown_files=tuple(scan.unknown),
         unknown_count=scan.unknown_count,
         quarantined=bases.bad_rows,
+        rows_ignored=progress.rows_ignored,
         error=known.error,
         locked_by=holder,
         debt=debt_of(mirror) if mirror else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakeward.model import Operation, Place
 
@@ -203,6 +203,35 @@ def _each_sequence_once(changes: Iterable[ModelChange]) -> list[ModelChange]:
         seen.add(mark)
         once.append(change)
     return once
+
+
+@dataclass(frozen=True)
+class KeylessFold:
+    """A table without a key: its rows, the changes that were set aside, and how many were ignored."""
+
+    rows: list[Row]
+    set_aside: list[ModelChange] = field(default_factory=list)
+    ignored: int = 0
+
+
+def fold_by_rule(
+    changes: Iterable[ModelChange],
+    columns: Sequence[str],
+    rule: Literal["stop", "quarantine", "inserts"],
+    load: Iterable[Row] = (),
+) -> KeylessFold:
+    """Return what ``without_key`` makes of a table's changes.
+
+    Raises:
+        ValueError: the rule is ``stop``, and a change is an update or delete.
+    """
+    ordered = in_order(changes)
+    inserts = [change for change in ordered if change.operation is Operation.INSERT]
+    others = [change for change in ordered if change.operation is not Operation.INSERT]
+    if rule == "stop":
+        return KeylessFold(fold_keyless(ordered, columns, load))
+    rows = fold_keyless(inserts, columns, load)
+    return KeylessFold(rows, others) if rule == "quarantine" else KeylessFold(rows, ignored=len(others))
 
 
 def fold_keyless(changes: Iterable[ModelChange], columns: Sequence[str], load: Iterable[Row] = ()) -> list[Row]:

@@ -1,5 +1,7 @@
 """How results of the library are shown, with the exit codes."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
@@ -134,6 +136,16 @@ def test_plan_shows_what_a_run_would_do(project, call, call_json, answers):
         "sales.till: nothing to do",
     ]
     assert call_json("plan")["tables"][0]["files_waiting"] == 12
+
+
+def test_run_and_plan_show_rows_that_a_table_without_key_ignored(project, call, call_json, answers):
+    op = replace(OP, read=RowCounts(3, 3, ignored=4))
+    answers("plan", [TablePlan("sales.log", Outcome.DONE, op, ("a.csv",), files_waiting=1)])
+    shown = "3: 3 inserts, 0 updates, 0 deletes; 4 updates and deletes ignored (without_key: inserts)"
+    assert shown in call("plan").stdout
+    answers("run", RunReport("r1", (TableReport("sales.log", Outcome.DONE, (op, op)),), 0.7))
+    assert "sales.log: 8 updates and deletes ignored (without_key: inserts)" in call("run").stdout
+    assert call_json("run")["tables"][0]["rows_ignored"] == 8
 
 
 @pytest.mark.parametrize(("kind", "code"), [("data", 3), ("configuration", 2)])

@@ -26,6 +26,7 @@ WRONG = TableStatus(
 )  # fmt: skip
 ACTIVATE = "lakeward tables set sales.new --primary-key COLUMN --activate"
 FOUND = TableStatus("sales.new", "inactive", next_command=ACTIVATE)
+KEYLESS = TableStatus("sales.log", "current", rows=6, rows_ignored=1234)
 CURRENT = TableStatus("sales.till", "pending", rows=6, files_pending=1, oldest_pending_seconds=9000.0)
 
 
@@ -43,6 +44,16 @@ def test_status_shows_states_of_tables_and_pending_decisions(project, call, answ
         assert words in result.stdout
 
 
+def test_status_shows_rows_that_a_table_without_key_ignored(project, call, call_json, answers):
+    answers("status", [KEYLESS, CURRENT])
+    shown = call("status").stdout
+    expected = "sales.log: 1,234 updates and deletes ignored (without_key: inserts) since its last load"
+    assert expected in shown and "sales.till: 0" not in shown
+    assert "0 set aside, 1,234 ignored" in shown
+    document = call_json("status")
+    assert [entry["rows_ignored"] for entry in (document["totals"], *document["tables"])] == [1234, 1234, 0]
+
+
 def test_status_as_json_has_totals(project, call_json, answers):
     answers("status", [WRONG, CURRENT])
     document = call_json("status")
@@ -50,7 +61,7 @@ def test_status_as_json_has_totals(project, call_json, answers):
     assert document["tables"][0]["unknown_count"] == 21
     assert document["totals"] == {
         "tables": 2, "states": {"failed": 1, "pending": 1}, "rows": 1240, "files_pending": 3, "bytes_pending": 3 << 20,
-        "oldest_pending_seconds": 9000.0, "quarantined": 5, "freshness": {},
+        "oldest_pending_seconds": 9000.0, "quarantined": 5, "freshness": {}, "rows_ignored": 0,
     }  # fmt: skip
 
 

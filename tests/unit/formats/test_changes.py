@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from source_helpers import CHANGES, LOAD, TXN, land, listed, make_spec, read, read_listed
 
 from lakeward.formats.dms import csv as dms_csv
-from lakeward.model import OrderBy, Place
+from lakeward.model import Operation, OrderBy, Place
+from lakeward.testing.oracle import ModelChange, fold_by_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +55,58 @@ def test_a_table_without_key_takes_inserts_only(tmp_path: Path) -> None:
     assert result.numbers == [1]
     assert result.faults == [(2, "Op", "U"), (3, "Op", "D")]
     assert set(result.reasons) == {"an update or delete cannot be placed without a key"}
+
+
+@pytest.mark.parametrize("rule", [None, "stop", "quarantine"])
+def test_only_the_rule_inserts_changes_what_is_read_of_a_table_without_key(tmp_path: Path, rule: str | None) -> None:
+    text = "I,1,a,1\nU,2,b,2\nD,3,c,3\n"
+    result = read(tmp_path, text, make_spec(primary_key=[], without_key=rule))
+    assert (result.numbers, result.bad_numbers, result.summary.ignored) == ([1], [2, 3], 0)
+
+
+def test_ignored_updates_and_deletes_are_counted_apart_whatever_else_is_wrong_with_them(tmp_path: Path) -> None:
+    text = "I,1,a,1\nU,2,b,x\nD,y,c,3\nI,4,d,x\nX,5,e,5\nU,6\nI,7,f,7\n"
+    result = read(tmp_path, text, make_spec(primary_key=[], without_key="inserts"))
+    summary = result.summary
+    assert (result.numbers, result.bad_numbers) == ([1, 7], [4, 5, 6])
+    counts = (summary.rows, summary.inserts, summary.updates, summary.deletes, summary.bad, summary.ignored)
+    assert counts == (5, 2, 0, 0, 3, 2)
+    assert summary.last is not None
+    assert summary.last.row == 7
+
+
+def test_a_load_row_that_is_no_insert_is_never_ignored(tmp_path: Path) -> None:
+    spec = make_spec(primary_key=[], without_key="inserts")
+    result = read(tmp_path, "I,1,a,1\nU,2,b,2\n", spec, name=LOAD)
+    assert (result.bad_numbers, result.summary.ignored) == ([2], 0)
+
+
+def test_a_table_with_a_key_is_read_as_if_the_rule_were_not_set(tmp_path: Path) -> None:
+    text = "I,1,a,1\nU,2,b,2\nD,3,c,3\n"
+    results = [read(tmp_path, text, make_spec(without_key=rule)) for rule in (None, "inserts", "stop")]
+    assert [found.numbers for found in results] == [[1, 2, 3]] * 3
+    assert [found.summary.ignored for found in results] == [0] * 3
+
+
+_LETTERS = st.lists(st.sampled_from("IUD"), max_size=30)
+
+
+@given(letters=_LETTERS, rule=st.sampled_from(("quarantine", "inserts")))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_rule_for_tables_without_key_agrees_with_the_oracle(
+    tmp_path: Path, letters: list[str], rule: Literal["quarantine", "inserts"]
+) -> None:
+    text = "".join(f"{letter},{number},a,1\n" for number, letter in enumerate(letters, 1))
+    result = read(tmp_path, text, make_spec(primary_key=[], without_key=rule))
+    changes = [
+        ModelChange(Place("", "", "", number), Operation(letter), (), {"id": number})
+        for number, letter in enumerate(letters, 1)
+    ]
+    expected = fold_by_rule(changes, ["id"], rule)
+    assert [{"id": record["id"]} for record in result.records] == expected.rows
+    assert result.bad_numbers == [change.place.row for change in expected.set_aside]
+    assert result.summary.ignored == expected.ignored
+    assert result.summary.rows + expected.ignored == len(letters)
 
 
 def test_null_and_composite_keys_pass(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TableReport
@@ -12,6 +13,7 @@ OP = OpReport(
     op=3, kind="batch", generation=1, files=2, size=2048, read=RowCounts(1500, 1000, 300, 197, 3), writes=10,
     removals=2, strategy="append", reason="no key can exist", changelog_snapshot=7, mirror_snapshot=8, seconds=3.0,
 )  # fmt: skip
+IGNORING = TableReport("sales.log", Outcome.DONE, (replace(OP, read=RowCounts(5, 5, ignored=7)),), mirror_rows=5)
 DONE = TableReport("sales.product", Outcome.DONE, (OP,), mirror_rows=103, seconds=3.5)
 IDLE = TableReport("sales.till", Outcome.IDLE, seconds=0.1)
 LOCKED = TableReport("sales.held", Outcome.LOCKED, (), "held by run 7")

@@ -1,10 +1,11 @@
 """The history of runs: listed, in detail, and pruned."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.runner.reports import DONE, FAILED, IDLE, NOW, RUN, record
+from tests.unit.runner.reports import DONE, FAILED, IDLE, IGNORING, NOW, RUN, record
 
 from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
@@ -32,6 +33,16 @@ def test_runs_are_summed_over_their_tables(state):
         1, 2, 1500, 1497, 3,
     )  # fmt: skip
     assert (newest.started, newest.seconds) == ("2024-04-05T01:06:03+00:00", 120.5)
+
+
+def test_rows_that_tables_without_key_ignored_are_summed_and_missing_in_old_reports():
+    store = MemoryStateStore()
+    record(store, "new", IGNORING)
+    record(store, "new", DONE)
+    assert list_runs(store)[0].rows_ignored == 7
+    old = {name: value for name, value in IGNORING.to_dict().items() if name != "rows_ignored"}
+    store.record_run(replace(store.runs(run_id="new")[0], run_id="old", report=old))
+    assert run_detail(store, "old").summary.rows_ignored == 0
 
 
 def test_a_page_that_splits_a_run_is_completed(state, monkeypatch):

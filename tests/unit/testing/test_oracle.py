@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.model import Operation, Place
-from lakeward.testing.oracle import ModelChange, Truth, fold, fold_keyless, move
+from lakeward.testing.oracle import ModelChange, Truth, fold, fold_by_rule, fold_keyless, move
 from lakeward.testing.replication.strategies import COLUMNS, KEY, arrivals, batches, histories, split_file
 
 MANY = settings(max_examples=150, deadline=None)
@@ -125,3 +125,14 @@ def test_a_table_without_key_keeps_equal_rows_and_refuses_updates():
     assert fold_keyless([*inserts, inserts[0]], ["a"], [{"a": 1}]) == [{"a": 1}] * 3
     with pytest.raises(ValueError, match="cannot take DELETE"):
         fold_keyless([ModelChange(at(0), Operation.DELETE, ())], ["a"])
+
+
+def test_rules_for_tables_without_a_key_refuse_set_aside_or_count():
+    insert = ModelChange(at(0), Operation.INSERT, (), {"a": 1})
+    update = ModelChange(at(1), Operation.UPDATE, (), {"a": 2})
+    with pytest.raises(ValueError, match="UPDATE"):
+        fold_by_rule([insert, update], ["a"], "stop")
+    aside, ignoring = (fold_by_rule([insert, update], ["a"], rule, [{"a": 0}]) for rule in ("quarantine", "inserts"))
+    assert aside.rows == ignoring.rows == [{"a": 0}, {"a": 1}]
+    assert (aside.set_aside, aside.ignored) == ([update], 0)
+    assert (ignoring.set_aside, ignoring.ignored) == ([], 1)

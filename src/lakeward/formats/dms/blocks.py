@@ -150,24 +150,38 @@ if TYPE_CHECKING:
     Show = Callable[[int], str | None]
 
 
+# What a row has where it has no fault: it is taken, or ignored.
+_TAKEN, _IGNORED = -1, -2
+
+
 class Faults:
     """The faults of a block's rows; a row is refused for the first one found."""
 
     def __init__(self, size: int) -> None:
-        self._kind = np.full(size, -1, dtype=np.int32)
+        self._kind = np.full(size, _TAKEN, dtype=np.int32)
         self._kinds: list[tuple[str, str | None, Show]] = []
 
     def add(self, mask: Mask | None, reason: str, column: str | None, shown: Show) -> None:
         """Add a fault to the marked rows that have none yet."""
         if mask is None or not any_true(mask):
             return
-        self._kind[mask & (self._kind < 0)] = len(self._kinds)
+        self._kind[mask & (self._kind == _TAKEN)] = len(self._kinds)
         self._kinds.append((reason, column, shown))
+
+    def ignore(self, mask: Mask) -> None:
+        """Leave out the marked rows that have no fault yet; what else is wrong with them does not matter."""
+        self._kind[mask & (self._kind == _TAKEN)] = _IGNORED
+
+    @property
+    def ignored(self) -> int:
+        """How many rows are ignored."""
+        return int(np.count_nonzero(self._kind == _IGNORED))
 
     @property
     def mask(self) -> Mask | None:
-        """The rows with a fault, None when there are none."""
-        return self._kind >= 0 if self._kinds else None
+        """The rows that are not taken, because of a fault or on purpose; None when there are none."""
+        left_out = self._kind != _TAKEN
+        return left_out if left_out.any() else None
 
     def bad_rows(self, block: Block) -> list[RefusedRow]:
         """Return the rows with a fault as bad rows, each with its reason."""
@@ -191,6 +205,7 @@ class Tally:
     deletes: int = 0
     moves: int = 0
     bad: int = 0
+    ignored: int = 0
     partial: int = 0
     null_images: int = 0
     stable: bool = True
@@ -253,6 +268,7 @@ class Tally:
             deletes=self.deletes,
             moves=self.moves,
             bad=self.bad,
+            ignored=self.ignored,
             partial=self.partial,
             null_images=self.null_images,
             stable=self.stable,

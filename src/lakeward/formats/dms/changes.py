@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SEQUENCE_DIGITS = 38
 _SEQUENCE = rf"^[0-9]{{1,{SEQUENCE_DIGITS}}}$"
+# Why an update or delete of a table without a key is a bad row.
+WITHOUT_KEY = "an update or delete cannot be placed without a key"
 _NO_COMMIT_TIME = "not a commit time: expected a timestamp of the years 1 to 9999 (UTC), to the nanosecond at most"
 
 
@@ -66,8 +68,9 @@ class Assembler:
         sequence = self._sequence(block, faults)
         keys, moved = self._keys(block, operations, faults)
         self._check_values(block, operations, faults)
-        refused = faults.mask
-        good = None if refused is None else ~refused
+        left_out = faults.mask
+        good = None if left_out is None else ~left_out
+        self.tally.ignored += faults.ignored
         fields = self._common(block, sequence)
         for name, cells in block.columns.items():
             fields[name] = keys.get(name, cells.values)
@@ -95,7 +98,11 @@ class Assembler:
             known = operations.inserts | operations.updates | operations.deletes
             faults.add(~known, "unknown operation, expected I, U or D", name, shown)
         if not self.spec.key:
-            faults.add(~operations.inserts, "an update or delete cannot be placed without a key", name, shown)
+            placeless = operations.updates | operations.deletes
+            if self.spec.settings.without_key == "inserts":
+                faults.ignore(placeless)
+            else:
+                faults.add(placeless, WITHOUT_KEY, name, shown)
         return operations
 
     def _sequence(self, block: Block, faults: Faults) -> pa.Array | str | None:

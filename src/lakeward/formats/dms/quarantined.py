@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,8 +32,10 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
     """Read a quarantined row's text with the present settings.
 
     Return its change (two records where the key moved) or, if it still does not fit, its bad row; either has the
-    file, name time and row it came from.
+    file, name time and row it came from. An update or delete of a table without a key does not fit, whatever
+    ``without_key`` is now: it was set aside and not ignored, and stays so until somebody decides on it.
     """
+    spec = replace(spec, settings=spec.settings.model_copy(update={"without_key": None}))
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     tally = Tally(LandingFile(path, path, FileClass.LOAD if load else file_class, time, FileIdentity(0, 0)))
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import functions as F
 
@@ -14,6 +14,7 @@ from lakeward.delete_guard import Removal, batch_refusal, load_refusal
 from lakeward.documents import Document
 from lakeward.errors import BadRowError, CutError, DataError
 from lakeward.formats.base import ReadSpec
+from lakeward.formats.dms.changes import WITHOUT_KEY
 from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.sniffing import sniff_bad_rows
 from lakeward.mirror.op.choose import recut_hint
@@ -89,12 +90,45 @@ def _contradiction(context: TableContext, file: FileSummary, generation: Generat
 def require_good_rows(
     context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column]
 ) -> None:
-    """Refuse bad rows unless they are to be set aside."""
+    """Refuse bad rows unless they are to be set aside; ``without_key`` decides on rows that need a key."""
     bad = sum(summary.bad for summary in summaries)
-    if not bad or context.settings.on_bad_row == "quarantine":
+    settings = context.settings
+    rule = None if settings.primary_key else settings.without_key
+    if not bad or (settings.on_bad_row == "quarantine" and rule != "stop"):
         return
-    fields = (S.FILE, S.ROW, S.DETAIL, S.RAW)
-    rows = records.filter(column(S.KIND) == S.KIND_BAD).select(*fields).limit(_SHOWN).collect()
+    refused = records.filter(column(S.KIND) == S.KIND_BAD)
+    needs_key = F.get_json_object(column(S.DETAIL), "$.reason") == WITHOUT_KEY
+    if rule == "stop" and (placeless := refused.filter(needs_key)).take(1):
+        _refuse_placeless(context, placeless)
+    if settings.on_bad_row == "quarantine":
+        return
+    if rule == "quarantine":
+        refused = refused.filter(~needs_key)
+        bad = refused.count()
+    if bad:
+        _refuse_bad_rows(context, refused, bad, summaries, columns)
+
+
+_FIELDS = (S.FILE, S.ROW, S.DETAIL, S.RAW)
+
+
+def _refuse_placeless(context: TableContext, rows: DataFrame) -> NoReturn:
+    """Raise for updates and deletes of a table without a key."""
+    shown = "\n  ".join(_describe(*row[:3]) for row in rows.select(*_FIELDS).limit(_SHOWN).collect())
+    found = count(rows.count(), "update or delete needs", "updates and deletes need")
+    msg = f"{context.table}: {found} a key, and without_key is stop; nothing of this batch was applied:\n  {shown}"
+    hint = (
+        f"set primary_key for {context.table} if it has a key; else without_key: quarantine sets such rows aside, and "
+        "without_key: inserts ignores and counts them"
+    )
+    raise BadRowError(msg, hint=hint)
+
+
+def _refuse_bad_rows(
+    context: TableContext, refused: DataFrame, bad: int, summaries: Sequence[FileSummary], columns: Sequence[Column]
+) -> NoReturn:
+    """Raise for bad rows that are not to be set aside."""
+    rows = refused.select(*_FIELDS).limit(_SHOWN).collect()
     shown = "\n  ".join(_describe(*row[:3]) for row in rows)
     msg = f"{context.table}: {count(bad, 'bad row')}; nothing of this batch was applied:\n  {shown}"
     hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"

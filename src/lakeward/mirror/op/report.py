@@ -35,6 +35,7 @@ class RowCounts(Document):
     deletes: int = 0
     bad: int = 0
     erased: int = 0
+    ignored: int = 0
 
     def __add__(self, other: RowCounts) -> RowCounts:
         return RowCounts(
@@ -44,6 +45,7 @@ class RowCounts(Document):
             self.deletes + other.deletes,
             self.bad + other.bad,
             self.erased + other.erased,
+            self.ignored + other.ignored,
         )
 
 
@@ -78,7 +80,7 @@ class OpReport(Document):
 
 
 @dataclass(frozen=True)
-class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")):
+class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined", "rows_ignored")):
     """One table's part in a run. ``warnings`` are repeated until the user answers the question they raise."""
 
     table: str
@@ -107,6 +109,11 @@ class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")
     def rows_quarantined(self) -> int:
         """Rows set aside."""
         return sum(op.read.bad for op in self.ops)
+
+    @property
+    def rows_ignored(self) -> int:
+        """Updates and deletes that were left out because the table has no key; not counted in ``rows_in``."""
+        return sum(op.read.ignored for op in self.ops)
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ class TablePlan(Document):
 def op_report(prepared: PreparedOp) -> OpReport:
     """Return the report of a prepared op."""
     read = [
-        RowCounts(file.rows, file.inserts, file.updates, file.deletes, file.bad, file.erased)
+        RowCounts(file.rows, file.inserts, file.updates, file.deletes, file.bad, file.erased, file.ignored)
         for file in prepared.summaries
     ]
     folded = prepared.effect.folded

@@ -14,7 +14,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.iceberg.partitions import partition_problems, renamed_partition
 from lakeward.redaction import redact_values
-from lakeward.text import json_object, listed, reading_property
+from lakeward.text import count, json_object, listed, reading_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +67,22 @@ def describe_changed_reading(
         steps.insert(0, f"lakeward tables repair {table} (removes such a column from the mirror)")
     commands = ", then ".join(steps)
     return f"{table}: {shown}; files that were read before stay as they were read. To read them again: {commands}"
+
+
+def describe_ignored(table: TableId, before: TableSettings, settings: TableSettings, ignored: int) -> str | None:
+    """Return what a new key, or another rule for tables without one, leaves of the rows that were ignored so far.
+
+    Returns None where no row was ignored, or where key and rule stay as they were.
+    """
+    rules = [(found.primary_key, found.without_key) for found in (before, settings)]
+    if not ignored or rules[0] == rules[1]:
+        return None
+    found = count(ignored, "update or delete was", "updates and deletes were")
+    what = f"{table}: {found} ignored since the table's last load, because it has no key"
+    if settings.primary_key:
+        return f"{what}; the mirror must be built again to have one, as the next run explains"
+    again = f"lakeward undo {table} --to-op 0, then lakeward run {table}"
+    return f"{what}; they stay ignored. To read them again under the new setting: {again}"
 
 
 def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:

@@ -190,7 +190,9 @@ def _difference(recorded: FileSummary, found: FileSummary, *, has_erasures: bool
 
 
 def _counts(summary: FileSummary) -> dict[str, int]:
-    return {name: getattr(summary, name) for name in _COUNTED}
+    """Return a file's counts; rows that were ignored count as bad, as they are under another ``without_key``."""
+    counts = {name: getattr(summary, name) for name in _COUNTED}
+    return {**counts, "rows": summary.rows + summary.ignored, "bad": summary.bad + summary.ignored}
 
 
 def _conformed(op: int, batch: pa.RecordBatch, reading: _Reading) -> pa.RecordBatch:
