@@ -13,7 +13,7 @@ _USERS = (
     "cassandra.export_journal",
     "cassandra.compare",
     "cassandra.ledger",
-    "diffing.running",
+    "diffing.comparison",
 )
 
 
