@@ -31,9 +31,10 @@ from lakeward.diffing.frames.comparators import Bitwise
 from lakeward.diffing.frames.joining import diff, joined
 from lakeward.diffing.frames.options import DiffMode, DiffOptions, DuplicateKeys
 from lakeward.diffing.frames.pairs import classified, read_summary, summary_columns
-from lakeward.diffing.frames.refusals import duplicate_key_in, refused_duplicate
+from lakeward.diffing.frames.refusals import refused_duplicate
 from lakeward.diffing.stored.addresses import Side
 from lakeward.spark.errors import Failure
+from lakeward.spark.refusals import duplicate_key_in
 from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frame_of, frozen_rows
 

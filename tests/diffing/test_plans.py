@@ -9,11 +9,11 @@ from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.comparators import Bitwise
 from lakeward.diffing.frames.options import DiffOptions, DuplicateKeys
 from lakeward.diffing.frames.pairs import shaped
-from lakeward.diffing.frames.refusals import duplicate_key_in
 from lakeward.diffing.plans.planner import WIDE_ROW_BYTES, planned_pairs
 from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.spark.errors import Failure
+from lakeward.spark.refusals import duplicate_key_in
 from lakeward.spark.workspace import Workspace
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.sets import write_set

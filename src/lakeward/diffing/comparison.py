@@ -32,7 +32,7 @@ from lakeward.diffing.frames.pairs import (
     shaped_from,
     summary_columns,
 )
-from lakeward.diffing.frames.refusals import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate, refused_input
+from lakeward.diffing.frames.refusals import ONE_ROW_A_KEY, refused_duplicate, refused_input
 from lakeward.diffing.plans.planner import planned_pairs
 from lakeward.diffing.report import render_report, require_replaceable
 from lakeward.diffing.stored.applying import require_free_minute, write_change_set
@@ -41,6 +41,7 @@ from lakeward.diffing.stored.folders import require_outside
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.spark.errors import Failure, task_error, translated
+from lakeward.spark.refusals import duplicate_key_in
 from lakeward.spark.workspace import Workspace, session_settings
 from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.storage.filesystem import open_filesystem

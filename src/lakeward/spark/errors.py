@@ -29,6 +29,7 @@ from lakeward.errors import BugError, ConfigurationError, DataError, LakewardErr
 from lakeward.external_errors import UNREACHABLE, scarcity, system_error
 from lakeward.spark import signs
 from lakeward.spark.marks import task_error_in
+from lakeward.spark.refusals import refused_row
 from lakeward.text import escape_text
 
 if TYPE_CHECKING:
@@ -233,9 +234,10 @@ def query_errors() -> AbstractContextManager[None]:
     """Return a context that reduces Spark's long errors about a user's query to one line.
 
     Raises:
+        RefusedInputError: a diff in it found a key that occurs twice, or refused a row.
         ConfigurationError: the query failed.
     """
-    return translated(_failed_query)
+    return translated(refused_row("name all columns of the key"), _failed_query)
 
 
 def _failed_query(failure: Failure) -> LakewardError:

@@ -5,17 +5,11 @@ import errno
 import pytest
 from pyspark.errors import PySparkException
 
-from lakeward.diffing.frames.refusals import (
-    duplicate_error,
-    duplicate_key_in,
-    input_errors,
-    refusals,
-    refused_duplicate,
-    refused_input,
-)
+from lakeward.diffing.frames.refusals import duplicate_error, input_errors, refusals, refused_duplicate, refused_input
 from lakeward.errors import RefusedInputError
 from lakeward.spark.errors import Failure, recognised
 from lakeward.spark.marks import Mark
+from lakeward.spark.refusals import duplicate_key_in
 
 
 def shown(text: object) -> PySparkException:

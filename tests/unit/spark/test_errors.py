@@ -41,6 +41,7 @@ from lakeward.spark.errors import (
     unreadable_input,
 )
 from lakeward.spark.marks import Mark, TaskError, in_task, marked_errors
+from lakeward.spark.refusals import DUPLICATE
 
 WORKER = (
     "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n{}\n\tat a.b.C(C.java:1)"
@@ -383,6 +384,15 @@ def test_errors_of_a_query_are_one_line(text, message):
     with pytest.raises(ConfigurationError) as raised, query_errors():
         raise JavaError(text)
     assert (raised.value.message, raised.value.hint) == (message, None)
+
+
+def test_a_key_that_comes_twice_is_refused_input_in_a_query():
+    marked = DUPLICATE.around('{"side": "past", "key": {"id": 1}}')
+    text = f"[USER_RAISED_EXCEPTION] {marked} SQLSTATE: P0001"
+    with pytest.raises(RefusedInputError) as raised, query_errors():
+        raise JavaError(text)
+    assert raised.value.message == 'the key past side: {"id": 1} occurs more than once and does not identify a row'
+    assert raised.value.hint == "name all columns of the key"
 
 
 def test_a_query_of_a_table_that_is_not_there_names_the_commands_that_list_tables():

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from lakeward.errors import RefusedInputError
 from lakeward.spark.errors import Failure, translated, unreadable_input
 from lakeward.spark.marks import Mark
+from lakeward.spark.refusals import DUPLICATE, REFUSED, refused_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lakeward.errors import LakewardError
     from lakeward.spark.errors import Recogniser
 
-_REFUSED, _UNFIT, _DUPLICATE = Mark("refused"), Mark("unfit"), Mark("duplicate key")
+_UNFIT = Mark("unfit")
 ONE_ROW_A_KEY = (
     "name all columns of the key with --keys, or pair such rows by values without --to: --duplicate-keys report"
 )
@@ -38,7 +39,7 @@ def refuse_unless(condition: Column, *message: Column | str) -> Column:
 
 def refusal(*message: Column | str) -> Column:
     """Return a condition that makes the job fail with the message when it is evaluated."""
-    return _REFUSED.failing(*message)
+    return REFUSED.failing(*message)
 
 
 def unfit_value(*message: Column | str) -> Column:
@@ -50,41 +51,17 @@ def duplicate_failure(side: str, keys: Sequence[tuple[str, Column]]) -> Column:
     """Return a condition that makes the job fail at a key that occurs twice on a side."""
     key = F.struct(*[value.alias(name) for name, value in keys])
     found = F.struct(F.lit(side).alias("side"), key.alias("key"))
-    return _DUPLICATE.failing(F.to_json(found, {"ignoreNullFields": "false"}))
+    return DUPLICATE.failing(F.to_json(found, {"ignoreNullFields": "false"}))
 
 
 def duplicate_error(side: str, key: Mapping[str, Any]) -> ValueError:
     """Return the error for a Python task that finds a key twice on a side."""
-    return ValueError(_DUPLICATE.around(json.dumps({"side": side, "key": key}, default=str)))
-
-
-def duplicate_key_in(failure: Failure) -> str | None:
-    """Return the side and, as JSON, the key that occurs twice there; None where the failure has another reason."""
-    found = failure.marked(_DUPLICATE)
-    if found is None:
-        return None
-    try:
-        content = json.loads(found)
-    except json.JSONDecodeError:
-        return found.splitlines()[0]
-    return f"{content['side']} side: {json.dumps(content['key'], ensure_ascii=False)}"
+    return ValueError(DUPLICATE.around(json.dumps({"side": side, "key": key}, default=str)))
 
 
 def refused_duplicate(found: str) -> RefusedInputError:
     """Return the error to raise for what :func:`duplicate_key_in` found."""
     return RefusedInputError(f"A key occurs more than once on the {found}", hint=ONE_ROW_A_KEY)
-
-
-def refused_row(hint: str | None = None) -> Recogniser:
-    """Return a recogniser of rows that were refused, and of keys that occur twice."""
-
-    def recognise(failure: Failure) -> LakewardError | None:
-        message = failure.marked(_REFUSED)
-        if message is None and (key := duplicate_key_in(failure)) is not None:
-            message = f"the key {key} occurs more than once and does not identify a row"
-        return None if message is None else RefusedInputError(message, hint=hint)
-
-    return recognise
 
 
 def refusals(*, hint: str | None = None) -> AbstractContextManager[None]:
