@@ -151,12 +151,12 @@ def vector_positions(blob: bytes) -> np.ndarray:
     """Return the positions of a deletion vector, in order.
 
     Raises:
-        ValueError: the bytes are no valid deletion vector.
+        ValueError: the bytes are not a deletion vector, or a damaged one.
     """
     (length,) = struct.unpack_from(">i", blob, 0)
     body = blob[4 : 4 + length]
     (checksum,) = struct.unpack_from(">I", blob, 4 + length)
     if body[:4] != _MAGIC or zlib.crc32(body) != checksum:
-        msg = "the bytes are no valid deletion vector"
+        msg = "the deletion vector is damaged: its magic number or its checksum is wrong"
         raise ValueError(msg)
     return np.frombuffer(BitMap64.deserialize(body[4:]).to_array(), np.uint64).astype(np.int64)

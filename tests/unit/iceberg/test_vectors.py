@@ -1,4 +1,4 @@
-"""Deletion vectors: all kinds of containers, and bytes that are none."""
+"""Deletion vectors: all kinds of containers, and bytes that are not a vector."""
 
 import struct
 import zlib
@@ -52,7 +52,7 @@ def test_runs(containers):
     assert found.tolist() == [3, 4, 5, 6, 7, 100, 101, *[65536 * key + 9 for key in range(1, containers)]]
 
 
-def test_no_positions_and_no_vector():
+def test_empty_and_damaged_vectors():
     assert vector_positions(blob(struct.pack("<q", 0))).tolist() == []
     damaged = bytearray(blob(struct.pack("<qI", 1, 0) + plain({0: [1]})))
     damaged[20] ^= 1
