@@ -243,6 +243,12 @@ def test_a_truncate_removes_the_folder_or_leaves_no_trace(replication, removes_f
     assert truth(replication) == [*kept, (4, "new")]
 
 
+def test_changes_from_before_an_unrecorded_truncate_may_follow_the_load_after_it(replication):
+    replication.play(FullLoad(during=((1, "a"),)), TruncateSource(removes_folder=False), Restart(pending="carried"))
+    replication.play(Flush())
+    assert replication.unrecorded and replication.source == {} and truth(replication) == [(1, "a")]
+
+
 def test_only_files_that_were_read_and_are_old_enough_expire(replication):
     replication.play(SOME, FullLoad(parts=2))
     replication.mark_read()

@@ -214,7 +214,8 @@ class Replication:
         parts = [(path, keys[len(keys) * n // count : len(keys) * (n + 1) // count]) for n, path in enumerate(names)]
         kept = min(step.unfinished, max(count - 1, 0))
         load.left = parts[count - kept :]
-        self.unrecorded = False
+        # A change from before one that no file shows, carried past the load, repeats what the load no longer has.
+        self.unrecorded = self.unrecorded and bool(self._pending)
         self._write_parts(load, parts[: count - kept], step.during)
 
     @_play.register
