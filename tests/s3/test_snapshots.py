@@ -39,6 +39,21 @@ def test_versions_and_the_copy_of_the_current_state(s3_scene: S3Scene) -> None:
     assert names(s3_scene, f"s3://{bucket.name}/copy/{TABLE}/version=op-3")[4] == "changed"
     assert states(s3_scene) == {"2020-11-14": "current", "op-2": "former", "op-3": "current"}
 
+    dated = {"to": f"s3://{bucket.name}/dated", "layout": "dated", "date_column": "sold"}
+    made(s3_scene, "2020-11-14", **dated)
+    newer = made(s3_scene, "2020-11-15", **dated)
+    copied = [
+        [key.rpartition("/")[2] for key in bucket.keys(f"dated/{TABLE}/version=2020-11-{day}/sold=2020-01-02/")]
+        for day in (14, 15)
+    ]
+    assert copied[0] == copied[1] != [], "an unchanged date was written again"
+    # Replaced in place: the files of unchanged dates are its own already.
+    made(s3_scene, "2020-11-15", **dated, replace=True)
+    s3_scene.lakeward.snapshots.drop(TABLE, version=f"s3://{bucket.name}/dated/{TABLE}/version=2020-11-14")
+    assert names(s3_scene, newer) == {1: "one on 13th", 2: None, 4: "four"}
+    s3_scene.lakeward.snapshots.drop(TABLE, version=newer)
+    assert bucket.keys("dated/") == []
+
     bucket.remove(f"{prefix}_SUCCESS")
     with pytest.raises(DataError, match="not finished"):
         s3_scene.lakeward.snapshots.read(place)

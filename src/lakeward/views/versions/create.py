@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -21,6 +22,7 @@ from lakeward.storage.checksum import CHECKSUM_VERSION
 from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
+from lakeward.views.versions.dates import earlier_versions, write_dates
 from lakeward.views.versions.folders import (
     VersionPlace,
     publishing,
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import Bases
     from lakeward.storage.claims import Claim
     from lakeward.views.versions.layouts import FileShape
+
+
+# Versions by date share files with so many others: each one costs a listing.
+_SOURCES = 3
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,10 @@ def _publish(
     def write(claim: Claim) -> Manifest:
         former = claim.store.files(claim.folder)
         target = VersionTarget(claim.store, claim.folder, shape, columns, folder_column)
+        if folder_column:
+            locations = _nearest(context, place, shape, found.at.moment)
+            earlier = list(islice(earlier_versions(place.store, locations, shape, columns), _SOURCES))
+            return write_dates(context, found.rows, target, head, earlier, claim)
         return written(context, found.rows, target, head, former=former)
 
     def record(manifest: Manifest) -> None:
@@ -124,6 +134,27 @@ def _publish(
 
     put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
+
+
+def _nearest(context: TableContext, place: VersionPlace, shape: FileShape, moment: Moment) -> list[str]:
+    """Return the versions beside a version, its former self first, then by nearness of their moments, earlier first."""
+    found = [
+        (publication.location, moment_of(publication))
+        for publication in list_publications(context.mirror.metadata())
+        if publication.kind is PublicationKind.FILES
+        and publication.location.rpartition("/")[0] == place.root
+        and (publication.format, publication.date_column) == (shape.format, shape.date_column)
+    ]
+    own = [location for location, _ in found if location == place.folder]
+    others = [entry for entry in found if entry[0] != place.folder and entry[1].kind is moment.kind]
+    earlier = sorted((entry for entry in others if moment.is_after(entry[1])), key=_position, reverse=True)
+    later = sorted((entry for entry in others if entry[1].is_after(moment)), key=_position)
+    return [*own, *(location for location, _ in (*earlier, *later))]
+
+
+def _position(entry: tuple[str, Moment]) -> tuple[int, str]:
+    limit = entry[1].limit
+    return (0, limit) if isinstance(limit, str) else (limit, "")
 
 
 def written(

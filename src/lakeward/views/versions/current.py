@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from lakeward import schemas as S
-from lakeward.errors import ConfigurationError, DataError
+from lakeward.errors import ConfigurationError
 from lakeward.mirror.op.as_of import AsOf, point_in_time
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
-from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_columns, checksum_form, read_checksum, total
-from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import open_filesystem
-from lakeward.transforms.columns import column, columns
+from lakeward.transforms.columns import columns
 from lakeward.views.versions.create import (
     describe,
     is_erased_since,
@@ -29,25 +25,23 @@ from lakeward.views.versions.create import (
     require_erasures_applied,
     written,
 )
+from lakeward.views.versions.dates import earlier_versions, write_dates
 from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, table_root, tidy
-from lakeward.views.versions.layouts import NO_DATE, FileShape, VersionTarget, require_rows, with_dates, write_rows
+from lakeward.views.versions.layouts import FileShape, VersionTarget
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.tags import remove_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pyspark.sql import Column
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakeward.mirror.op.context import TableContext
-    from lakeward.storage.checksum import Checksum
     from lakeward.storage.claims import Claim
+    from lakeward.views.versions.dates import EarlierVersion
     from lakeward.views.versions.manifest import Manifest, Publication
 
 POINTER, LINK = "_current.json", "current"
 # Readers that opened the previous version before the switch can finish.
 KEPT_VERSIONS = 2
-_DATE = f"{S.PREFIX}date"
 
 
 def publish_current(context: TableContext) -> Publication | None:
@@ -105,10 +99,11 @@ def _publish(
 ) -> Publication:
     _require_own_pointer(place, str(context.table))
     while True:
-        found, former = _current_rows(context), None if from_scratch else _former(context, place, shape)
+        found = _current_rows(context)
+        earlier = [] if from_scratch else _earlier(context, place, shape, found)
         require_erasures_applied(context, found.at.bases)
         context.reached(Step.PUBLISH_ROWS)
-        made = _written(context, found, place, shape, former, before)
+        made = _written(context, found, place, shape, earlier, before)
         _switch(context, place, made)
         from_scratch = is_erased_since(context, found.at.bases.logged)
         if not from_scratch:
@@ -159,16 +154,12 @@ def _known(context: TableContext, root: str) -> list[Publication]:
     ]
 
 
-def _former(context: TableContext, place: VersionPlace, shape: FileShape) -> tuple[str, Manifest] | None:
-    """Return the newest complete version of the same shape, whose files can be linked."""
-    for publication in reversed(_known(context, place.root)):
-        manifest = place_of(place.store, publication.location).manifest()
-        if manifest is None or manifest.shape != shape or not manifest.parts:
-            continue
-        present = place.store.files(publication.location)
-        if all(present.get(path) == size for path, size in manifest.files.items()):
-            return publication.location, manifest
-    return None
+def _earlier(context: TableContext, place: VersionPlace, shape: FileShape, found: AsOf) -> list[EarlierVersion]:
+    """Return the newest copy whose files can be shared, none for the flat layout."""
+    if not shape.is_dated:
+        return []
+    locations = [publication.location for publication in reversed(_known(context, place.root))]
+    return list(islice(earlier_versions(place.store, locations, shape, found.at.bases.columns), 1))
 
 
 def _current_rows(context: TableContext) -> AsOf:
@@ -184,7 +175,7 @@ def _written(
     found: AsOf,
     place: VersionPlace,
     shape: FileShape,
-    former: tuple[str, Manifest] | None,
+    earlier: Sequence[EarlierVersion],
     before: Callable[[], None],
 ) -> Publication:
     folder_column = shape.folder_column(str(context.table), found.at.bases.columns)
@@ -194,7 +185,7 @@ def _written(
     def write(claim: Claim) -> Manifest:
         target = VersionTarget(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
         if folder_column:
-            return _write_dates(context, found, target, head, former, claim)
+            return write_dates(context, found.rows, target, head, earlier, claim)
         return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
 
     def record(manifest: Manifest) -> None:
@@ -204,70 +195,6 @@ def _written(
 
     put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
-
-
-def _write_dates(
-    context: TableContext,
-    found: AsOf,
-    target: VersionTarget,
-    head: Manifest,
-    former: tuple[str, Manifest] | None,
-    claim: Claim,
-) -> Manifest:
-    """Write the dates whose rows changed, and link the files of all others."""
-    earlier = target.store.files(target.folder)
-    version = former[1].checksum_version if former else CHECKSUM_VERSION
-    parts, texts = _checksum_by_date(found, target, version)
-    known = former[1].parts if former else {}
-    changed = {date for date, text in texts.items() if known.get(date) != text}
-    if changed:
-        chosen = with_dates(found.rows, target.shape, target.folder_column).filter(_is_among(target, changed))
-        content = write_rows(context, chosen.select(*columns(target.names)), target)
-        if content != total(parts[date] for date in changed):
-            msg = f"{context.table}: the rows written are not those counted by date; nothing was published"
-            raise DataError(msg, hint=f"lakeward run {context.table}")
-    fresh = written_files(target.store, target.folder, earlier)
-    context.reached(Step.PUBLISH_DATES)
-    linked = _link(claim, former, parts.keys() - changed)
-    whole, files = total(parts.values()), {**fresh, **linked}
-    require_rows(context, target, sorted(files), found.rows, whole)
-    by_date = {date: content.text for date, content in parts.items()}
-    return replace(head, rows=whole.rows, content_hash=whole.text, files=files, parts=by_date)
-
-
-def _checksum_by_date(found: AsOf, target: VersionTarget, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
-    """Return each date's checksum, and its text in a given checksum version, both by the name of the date's folder."""
-    dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
-    wanted = checksum_columns(found.rows.schema, target.names)
-    if version != CHECKSUM_VERSION:
-        wanted += form.columns(found.rows.schema, target.names)
-    date = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE)).alias(_DATE)
-    checksums, texts = {}, {}
-    for row in dated.groupBy(date).agg(*wanted).toLocalIterator():
-        sums = row.asDict()
-        checksums[row[_DATE]], texts[row[_DATE]] = read_checksum(sums), form.text(sums)
-    return checksums, texts
-
-
-def _is_among(target: VersionTarget, dates: Iterable[str]) -> Column:
-    text = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE))
-    return text.isin(sorted(dates))
-
-
-def _link(claim: Claim, former: tuple[str, Manifest] | None, dates: Iterable[str]) -> dict[str, int]:
-    if former is None:
-        return {}
-    folder, manifest = former
-    wanted = set(dates)
-    files = {path: size for path, size in manifest.files.items() if _date_of(path) in wanted}
-    if files and folder != claim.folder:
-        claim.record(files)
-        claim.store.link({f"{folder}/{path}": f"{claim.folder}/{path}" for path in files})
-    return files
-
-
-def _date_of(path: str) -> str:
-    return path.partition("/")[0].rpartition("=")[2]
 
 
 def _switch(context: TableContext, place: VersionPlace, made: Publication) -> None:
