@@ -3,7 +3,12 @@
 from lakeward.api.diffs import diff_snapshots as diff_snapshots, patch_snapshot as patch_snapshot
 from lakeward.api.doctor import Check as Check, doctor as doctor
 from lakeward.api.history import History as History
-from lakeward.api.inputs import parse_key as parse_key, parse_setting as parse_setting, read_keys as read_keys
+from lakeward.api.inputs import (
+    format_setting as format_setting,
+    parse_key as parse_key,
+    parse_setting as parse_setting,
+    read_keys as read_keys,
+)
 from lakeward.api.snapshots import (
     SnapshotReport as SnapshotReport,
     Snapshots as Snapshots,
@@ -133,6 +138,7 @@ from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as Qua
 from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
 from lakeward.model import OpKind as OpKind, TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
+from lakeward.runner.declaring import TakenProposal as TakenProposal, WrittenProposals as WrittenProposals
 from lakeward.runner.freshness import Freshness as Freshness, FreshnessVerdict as FreshnessVerdict
 from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
 from lakeward.runner.metrics import Metrics as Metrics
@@ -143,7 +149,8 @@ from lakeward.runner.status import (
     status_totals as status_totals,
 )
 from lakeward.runner.tables import Discovery as Discovery, KnownTable as KnownTable
-from lakeward.runner.validation import Finding as Finding, Proposal as Proposal, Severity as Severity
+from lakeward.runner.proposals import PartitionCandidate as PartitionCandidate, Proposal as Proposal
+from lakeward.runner.validation import Finding as Finding, Severity as Severity
 from lakeward.runner.walkthrough import ImportOutcome as ImportOutcome, ImportedTable as ImportedTable
 from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher
 from lakeward.spark.errors import explain_error as explain_error, query_errors as query_errors

@@ -120,6 +120,14 @@ def format_ddl(columns: tuple[Column, ...]) -> str:
     return ", ".join(f"{quote_name(column.name)} {column.type}" for column in columns)
 
 
+def format_plain_ddl(columns: Iterable[Column]) -> str:
+    """Write columns as DDL that :func:`parse_ddl` reads back, with quotes only around names that need them."""
+    return ", ".join(
+        f"{column.name if _PLAIN.fullmatch(column.name) else quote_name(column.name)} {column.type}"
+        for column in columns
+    )
+
+
 def quote_name(name: str) -> str:
     """Quote an identifier for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

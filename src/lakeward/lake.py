@@ -29,8 +29,10 @@ from lakeward.arguments import (  # fmt: skip
     SPAN,
     TEXT,
     TEXTS,
+    Kind,
     checked,
     instance,
+    mapping,
     takes,
 )
 from lakeward.config import Config, load_config
@@ -58,11 +60,13 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.steps import Step
     from lakeward.mirror.quarantine import BadRow, QuarantineReport
     from lakeward.mirror.undo import Undone, UndoPlan
+    from lakeward.runner.declaring import TakenProposal, WrittenProposals
     from lakeward.runner.history import RunDetail, RunSummary
     from lakeward.runner.metrics import Metrics
     from lakeward.runner.observers import Observer
+    from lakeward.runner.proposals import Proposal
     from lakeward.runner.status import TableStatus
-    from lakeward.runner.validation import Finding, Proposal
+    from lakeward.runner.validation import Finding
     from lakeward.runner.walkthrough import ImportedTable
     from lakeward.runner.watch.watcher import RunObserver, Watcher
     from lakeward.state.base import StateStore
@@ -73,6 +77,11 @@ if TYPE_CHECKING:
 _CONFIG = instance("a Config", Config)
 _OPTIONS = instance("RunOptions", RunOptions) | NONE
 _TABLE = instance("a KnownTable", KnownTable)
+# Not by the class, whose module imports what reads files.
+_PROPOSALS = mapping(
+    "texts to Proposals",
+    Kind("a Proposal", lambda value: hasattr(value, "doubts") and hasattr(value, "partition_candidates")),
+)
 
 
 class Lakeward:
@@ -192,14 +201,48 @@ class Lakeward:
 
     @takes(name=TEXT)
     def propose_settings(self, name: str) -> Proposal:
-        """Return settings that fit a table's files: a key that is unique in its load, and the commit time's column.
+        """Return settings that fit a table's files, each with its evidence, and what a person must decide.
+
+        Proposed are a key that is unique in the load, the commit time's column, how CSV files are written, columns with
+        types, and partitions. Nothing is changed.
 
         Args:
             name: the table as ``schema.table``.
         """
-        from lakeward.runner.validation import propose
+        from lakeward.runner.proposals import propose
 
-        return propose(self.storage, self.table(name))
+        return propose(self.config, self.storage, self.table(name))
+
+    def undecided_tables(self) -> list[KnownTable]:
+        """Return the tables that discovery registered and that nobody has declared, set or activated since."""
+        return self._registry.undecided()
+
+    @takes(proposals=_PROPOSALS)
+    def write_proposals(self, proposals: Mapping[str, Proposal]) -> WrittenProposals:
+        """Add proposed settings to ``lakeward.yaml`` with their evidence; everything else in it stays byte for byte.
+
+        Tables about which nothing is in doubt are declared, others written in comments. Tables that the file holds
+        already are left alone. This lake keeps the settings that it was opened with.
+
+        Args:
+            proposals: what ``propose_settings`` returned, by table.
+
+        Raises:
+            ConfigurationError: the file is written in a way in which nothing can be added safely; it is not changed.
+            ConflictError: another program changed the file meanwhile.
+        """
+        from lakeward.runner.declaring import write_proposals
+
+        return write_proposals(self.config, proposals)
+
+    @takes(proposals=_PROPOSALS)
+    def activate_proposed(self, proposals: Mapping[str, Proposal]) -> list[TakenProposal]:
+        """Activate tables with their proposed settings, except those about which anything is in doubt.
+
+        Args:
+            proposals: what ``propose_settings`` returned, by table.
+        """
+        return self._registry.activate_proposed(proposals)
 
     @takes(tables=TEXTS, check_data=FLAG)
     def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:

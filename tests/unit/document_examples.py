@@ -45,12 +45,14 @@ from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, T
 from lakeward.mirror.quarantine import BadRow, QuarantineReport
 from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
 from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress, TableId
+from lakeward.runner.declaring import TakenProposal, WrittenProposals
 from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.history import RunDetail, RunSummary
 from lakeward.runner.notify import Notice, TableNotice
+from lakeward.runner.proposals import PartitionCandidate, Proposal
 from lakeward.runner.status import StatusTotals, TableStatus
 from lakeward.runner.tables import Discovery
-from lakeward.runner.validation import Finding, Proposal, Severity
+from lakeward.runner.validation import Finding, Severity
 from lakeward.runner.walkthrough import ImportedTable, ImportOutcome
 from lakeward.storage.claims import Writer
 from lakeward.storage.sets import Bucket, SetLayout
@@ -266,7 +268,10 @@ EXAMPLES: dict[str, Any] = {
     "op record": OpRecord(4, OpKind.LOAD, 2, _PROGRESS, starts=True, decision=_DECISION),
     "op record of an erasure": OpRecord(5, OpKind.ERASE, 2, Progress(5), erasure=_ERASURE, reason="ü"),
     "progress": _PROGRESS,
-    "proposal": Proposal(("id",), "at"),
+    "partition candidate": PartitionCandidate("months(at)", "from then to now"),
+    "proposal": Proposal(
+        ("id",), "at", "id int", {"header": True}, (PartitionCandidate("b", "few"),), {"schema": "why"}, ("odd",), True
+    ),
     "publication": Publication("abc", PublicationKind.TAG, "op-3", "op:3", "tag ü", 2, 3, 3, "00", "now", 11),
     "read group": ReadGroup("abc", 3, "file", 10, (1, 2), "then", "now"),
     "receipt": Receipt(
@@ -286,6 +291,8 @@ EXAMPLES: dict[str, Any] = {
     "run": RunSummary("run", "a", "b", 1.0, 1, 1, 0, 0, 0, 1, 1, 3, 2, 1),
     "run report": RunReport("run", (_TABLE,), 3.0),
     "set": _SET,
+    "taken proposal": TakenProposal("a.b", False, "in doubt"),
+    "written proposals": WrittenProposals("f.yaml", ("a.b",), ("c.d",), ("e.f",)),
     "simulation": SimulationResult(Path("a"), Path("a/l"), Path("a/t"), Path("a/c.yaml"), 3, 4, {_SALES: 5}),
     "snapshot": SnapshotReport("sales.product", "done", "op-3", "files", "to", 2, 1, 3, dropped=("old",), seconds=0.5),
     "status": TableStatus("sales.product", "current", 2, 4, unknown_files=("x",), debt=_DEBT, verified=_VERIFIED),

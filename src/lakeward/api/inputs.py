@@ -1,7 +1,8 @@
-"""Keys and settings parsed from texts."""
+"""Keys and settings parsed from texts, and settings written as such."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,3 +62,10 @@ def parse_setting(text: str) -> Any:
     except (yaml.YAMLError, *MALFORMED):
         # Not valid YAML, such as the date 2024-02-30: the text itself, which the setting accepts or refuses.
         return text
+
+
+def format_setting(value: Any) -> str:
+    """Return a setting's value as text that :func:`parse_setting` reads back, without quotes where it needs none."""
+    if isinstance(value, str) and parse_setting(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lakeward.mirror.columns_repair import ColumnsRepair
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.steps import Step
+    from lakeward.runner.declaring import TakenProposal
+    from lakeward.runner.proposals import Proposal
     from lakeward.runner.validation import Finding
     from lakeward.runner.workbench import Workbench
 
@@ -186,6 +188,35 @@ class TableRegistry:
             except ConfigurationError as refusal:
                 raise self._kept(table, settings, refusal, is_active=bool(before and before.active)) from None
         lake.state.set_table(table, active=active, settings=dict(settings))
+
+    def undecided(self) -> list[KnownTable]:
+        """Return the tables that discovery registered and that nobody has declared, set or activated since."""
+        settings = {registered.table: registered.settings for registered in self._lake.state.registered()}
+        return [
+            known for known in self._lake.tables() if not (known.declared or known.active or settings.get(known.table))
+        ]
+
+    def activate_proposed(self, proposals: Mapping[str, Proposal]) -> list[TakenProposal]:
+        """Activate tables as proposed, except those with a doubt; return what became of each."""
+        from lakeward.runner.declaring import TakenProposal, why_left
+
+        taken = []
+        for name, proposal in proposals.items():
+            reason = why_left(proposal)
+            if reason is None:
+                try:
+                    self.set(
+                        TableId.parse(name),
+                        proposal.settings,
+                        active=True,
+                        force=False,
+                        check_data=True,
+                        on_finding=None,
+                    )
+                except ConfigurationError as refusal:
+                    reason = refusal.message
+            taken.append(TakenProposal(name, activated=reason is None, reason=reason))
+        return taken
 
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
         """Return what a change of settings does not change in rows that were read before; None: nothing."""

@@ -13,11 +13,11 @@ from lakeward.cli.output import count, emit, note, styled, warn
 from lakeward.cli.progress import announcing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from rich.console import Console
 
-    from lakeward import Check, Discovery, Proposal, TableId
+    from lakeward import Check, Discovery, Proposal, TakenProposal, WrittenProposals
     from lakeward.cli.options import Invocation
 
 
@@ -66,7 +66,7 @@ def _draw_checks(console: Console, checks: list[Check]) -> None:
             console.print(f"         {' ' * width}  try: {check.remedy}")
 
 
-# New tables for which a key is proposed: landing may hold thousands of tables.
+# New tables for which settings are proposed unasked: landing may hold thousands of tables.
 _LOOKED_AT = 20
 
 
@@ -75,25 +75,38 @@ _LOOKED_AT = 20
     "--read-transactions", is_flag=True,
     help="Also read all CDC_TXN files, completely, to find tables without their own folder.",
 )  # fmt: skip
-def discover(invocation: Invocation, read_transactions: bool) -> None:
+@click.option("--write", is_flag=True, help="Add the proposals to the configuration file, with their evidence.")
+@click.option("--activate", is_flag=True, help="Activate tables as proposed where nothing is in doubt.")
+def discover(invocation: Invocation, read_transactions: bool, write: bool, activate: bool) -> None:
     """Register tables found in landing; they stay inactive until someone sets their key and activates them.
 
     A table is a folder SCHEMA/TABLE under landing with a load part or change file below it; other folders and files are
     listed with the reason. Folders of known tables are not read. A table that occurs only in CDC_TXN files has no
-    folder: --read-transactions finds it. The command shown for a new table proposes a key that is unique in its load,
-    if the load is small and names its columns.
+    folder: --read-transactions finds it.
+
+    The command shown for a new table proposes its settings by its files: a key that is unique in the load, the commit
+    time's column, and for CSV header, delimiter, quote, null token and schema. With --write or --activate that is done
+    for all tables that discovery found and nobody has set yet. --write adds the proposals to the configuration file:
+    tables about which nothing is in doubt are declared, others written in comments; the rest of the file stays as it
+    is. --activate leaves tables with a doubt inactive and names the reason; types of CSV files are always in doubt.
     """
     with invocation.lake() as lake:
         found = lake.discover(read_transactions=read_transactions)
         known = [str(entry.table) for entry in lake.tables()]
         unread = bool(lake.config.transactions) and not read_transactions
-        proposals = {table: lake.propose_settings(str(table)) for table in found.new[:_LOOKED_AT]}
+        all_tables = [str(entry.table) for entry in lake.undecided_tables()] if write or activate else []
+        names = all_tables or [str(table) for table in found.new[:_LOOKED_AT]]
+        proposals = {name: lake.propose_settings(name) for name in names}
+        taken = lake.activate_proposed(proposals) if activate else []
+        written = lake.write_proposals(proposals) if write else None
     document = {
         **found.to_dict(),
         "tables": known,
-        "proposals": {str(table): proposal.to_dict() for table, proposal in proposals.items()},
+        "proposals": {name: proposal.to_dict() for name, proposal in proposals.items()},
+        "activated": [entry.to_dict() for entry in taken],
+        "written": written.to_dict() if written else None,
     }
-    emit(invocation, document, lambda console: _draw_discovered(console, found, len(known), proposals))
+    emit(invocation, document, lambda console: _draw_discovered(console, found, len(known), proposals, taken, written))
     for entry in found.skipped:
         warn(f"{entry.path} was left out: {entry.reason}")
     if found.stray is not None and not found.skipped:
@@ -102,24 +115,62 @@ def discover(invocation: Invocation, read_transactions: bool) -> None:
         note(invocation, "transaction files were not read: lakeward discover --read-transactions")
 
 
-def _draw_discovered(console: Console, found: Discovery, known: int, proposals: Mapping[TableId, Proposal]) -> None:
+def _draw_discovered(
+    console: Console,
+    found: Discovery,
+    known: int,
+    proposals: Mapping[str, Proposal],
+    taken: Sequence[TakenProposal],
+    written: WrittenProposals | None,
+) -> None:
     console.print(f"{count(len(found.new), 'new table')}, {known:,} known")
-    for table in found.new:
-        where = "   (only in transaction files)" if table in found.unlanded else ""
-        console.print(f"  {table}{where}   {_activation(table, proposals.get(table))}")
+    unlanded = {str(table) for table in found.unlanded}
+    for name in dict.fromkeys((*map(str, found.new), *proposals)):
+        where = "   (only in transaction files)" if name in unlanded else ""
+        proposal = proposals.get(name)
+        console.print(f"  {name}{where}   {_activation(name, proposal)}")
+        if proposal:
+            _draw_proposal(console, proposal)
     if any(proposal.primary_key for proposal in proposals.values()):
         console.print("keys are proposed because they are unique in the load; make sure that they are the source's")
+    for entry in taken:
+        console.print(f"{entry.table}: {'activated' if entry.activated else f'left inactive: {entry.reason}'}")
+    if written is not None:
+        _draw_written(console, written, {entry.table for entry in taken if entry.activated})
 
 
-def _activation(table: TableId, proposal: Proposal | None) -> str:
+def _draw_proposal(console: Console, proposal: Proposal) -> None:
+    if proposal.partition_candidates:
+        fields = "; ".join(f"{found.partition} ({found.evidence})" for found in proposal.partition_candidates)
+        console.print(f"    may be partitioned by: {fields}")
+    for doubt in proposal.doubts:
+        console.print(f"    in doubt: {doubt}")
+
+
+def _draw_written(console: Console, written: WrittenProposals, active: Collection[str]) -> None:
+    for name in written.declared:
+        inactive = "" if name in active else f", inactive until: lakeward tables activate {quoted(name)}"
+        console.print(f"{written.file}: {name}: declared{inactive}")
+    for name in written.commented:
+        console.print(f"{written.file}: {name}: written in comments, as something is in doubt")
+    for name in written.present:
+        console.print(f"{written.file}: {name}: there already, left as it is")
+
+
+def _activation(table: str, proposal: Proposal | None) -> str:
     """Return the command that activates a table, with the settings proposed for it."""
+    from lakeward import format_setting
+
     names = proposal.primary_key if proposal else ()
     # The option takes several names between commas.
     key = ",".join(names) if names and not any("," in name for name in names) else "COLUMN"
     options = ["--primary-key", quoted(key)]
-    if proposal and proposal.timestamp_column:
-        options += ["--set", quoted(f"timestamp_column={proposal.timestamp_column}")]
-    return f"lakeward tables set {quoted(str(table))} {' '.join(options)} --activate"
+    settings = dict(proposal.settings) if proposal else {}
+    settings.pop("primary_key", None)
+    csv = settings.pop("csv", {})
+    assignments = [*settings.items(), *((f"csv.{name}", value) for name, value in csv.items())]
+    options += [part for name, value in assignments for part in ("--set", quoted(f"{name}={format_setting(value)}"))]
+    return f"lakeward tables set {quoted(table)} {' '.join(options)} --activate"
 
 
 @group("state")

@@ -6,10 +6,10 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from lakeward.arguments import NONE, PATH, takes
 from lakeward.config.base import NameList, Settings, inner_model
@@ -94,6 +94,18 @@ class Config(Settings):
     clusters: dict[str, ClusterSettings] = Field({}, description="Cassandra clusters and Keyspaces, by name")
     tables: dict[str, TableSettings] = Field({}, description="settings of each table, by schema.table")
     base: Path = Field(default_factory=Path.cwd, exclude=True)
+    _file: Path | None = PrivateAttr(None)
+
+    @property
+    def file(self) -> Path | None:
+        """The file that was read, None for settings from elsewhere."""
+        return self._file
+
+    def with_file(self, file: Path) -> Self:
+        """Return these settings as those of a file."""
+        found = self.model_copy()
+        found._file = file  # noqa: SLF001 - an object of this class
+        return found
 
     def resolve(self, location: str) -> str:
         """Return a local path made absolute, relative to the configuration file; URIs stay as they are."""
@@ -130,6 +142,19 @@ def read_yaml(text: str) -> Any:
     except Exception as error:  # the library lets out what a bad date, number or tagged value makes Python raise
         msg = str(error) or type(error).__name__
         raise yaml.YAMLError(msg) from error
+    finally:
+        loader.dispose()
+
+
+def compose_yaml(text: str) -> yaml.Node | None:
+    """Return the nodes of one YAML document with their places in the text, None for an empty one.
+
+    Raises:
+        yaml.YAMLError: as for :func:`read_yaml`.
+    """
+    loader = _BoundedLoader(text)
+    try:
+        return loader.get_single_node()
     finally:
         loader.dispose()
 
@@ -187,7 +212,7 @@ def explain(error: ValidationError, source: str, *, within: tuple[str, ...] = ()
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     model = _model_at(location[:-1])
-    known = [field.alias or name for name, field in model.model_fields.items() if name != "base"]
+    known = [field.alias or name for name, field in model.model_fields.items() if not field.exclude]
     nearest = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(known)}"
 
@@ -233,7 +258,8 @@ def load_config(path: str | Path | None = None, environment: Mapping[str, str] |
     except ValueError as error:
         msg = f"{str(file)!r} cannot be the name of a file: {error}"
         raise ConfigurationError(msg) from None
-    return read_config(text, base=file.resolve().parent, environment=environment, source=str(file))
+    config = read_config(text, base=file.resolve().parent, environment=environment, source=str(file))
+    return config.with_file(file.absolute())
 
 
 def read_config(text: str, *, base: Path, environment: Mapping[str, str], source: str) -> Config:

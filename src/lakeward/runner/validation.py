@@ -13,7 +13,7 @@ from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.listing import UnknownFile, list_folder, table_folder
 from lakeward.formats.dms.sniffing import peek
-from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys, unique_key
+from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys
 from lakeward.mirror.op.schema import known_columns, with_file_columns
 from lakeward.mirror.op.settings import nearest, settings_problems
 from lakeward.model import FileClass
@@ -163,7 +163,7 @@ class SettingsCheck:
         yield from (*stops, *suggested)
         if any(finding.is_error for finding in suggested):
             return  # further findings would be made with wrong settings
-        columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
+        columns = with_file_columns(self._table, columns, map(peek_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(problem.setting, problem.message) for problem in problems)
         yield from self._about_names(columns)
@@ -305,35 +305,9 @@ def require_fitting(
             on_finding(finding)
 
 
-def _summary(found: Peek, file: LandingFile) -> FileSummary:
+def peek_summary(found: Peek, file: LandingFile) -> FileSummary:
     """Return the result of a peek in the form of a reader's summary."""
     columns = None if found.columns is None else tuple((column.name, column.type) for column in found.columns)
     return FileSummary(
         found.path, found.file_class, file.time, file.identity, "", mismatch=found.mismatch, columns=columns
     )
-
-
-# A load up to this size is read for a proposal.
-READ_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class Proposal(Document):
-    """Settings proposed for a new table: a key that is unique in its load, and the column of the commit time."""
-
-    primary_key: tuple[str, ...] = ()
-    timestamp_column: str | None = None
-
-
-def propose(storage: Landing, known: KnownTable) -> Proposal:
-    """Return settings for a table from its files; empty if they do not name their columns and types."""
-    sample = take_sample(storage, known)
-    first = [peek(storage, file, ReadSpec(known.table, (), known.settings)) for file in sample.looked_at]
-    tips = [tip for file in first for tip in file.suggestions if tip.setting == "timestamp_column"]
-    timestamp = tips[0].column if tips else known.settings.timestamp_column
-    settings = known.settings.model_copy(update={"timestamp_column": timestamp, "primary_key": ()})
-    spec = ReadSpec(known.table, (), settings)
-    columns = next((found.columns for file in sample.looked_at if (found := peek(storage, file, spec)).has_types), None)
-    if not columns or sample.load_bytes > READ_BYTES:
-        return Proposal((), timestamp)
-    return Proposal(unique_key(storage, sample.loads, ReadSpec(known.table, columns, settings)), timestamp)

@@ -36,9 +36,11 @@ def test_discover_registers_what_is_not_declared(project, call, call_json):
     result = call("discover")
     assert result.exit_code == 0
     assert "1 new table, 2 known" in result.stdout
-    assert "lakeward tables set sales.customer --primary-key COLUMN --activate" in result.stdout
+    wanted = "lakeward tables set sales.customer --primary-key column_1 --set 'schema=column_1 int, column_2 string'"
+    assert f"{wanted} --activate" in result.stdout
     known = ["sales.customer", "sales.product"]
-    assert call_json("discover") == {"new": [], "unlanded": [], "skipped": [], "tables": known, "proposals": {}}
+    nothing = {"new": [], "unlanded": [], "skipped": [], "proposals": {}, "activated": [], "written": None}
+    assert call_json("discover") == {**nothing, "tables": known}
 
 
 def test_discover_proposes_a_command_that_works_and_doctor_counts_the_same(project, call, call_json):
@@ -55,6 +57,63 @@ def test_discover_proposes_a_command_that_works_and_doctor_counts_the_same(proje
     command = line.split("   ", 1)[1]
     assert command == "lakeward tables set sales.orders --primary-key no --set timestamp_column=ts --activate"
     assert call(*shlex.split(command)[1:]).exit_code == 0
+
+
+def _orders(project, rows):
+    folder = project / "landing" / "sales" / "orders"
+    folder.mkdir()
+    pq.write_table(pa.table(rows), folder / "LOAD00000001.parquet")
+
+
+def test_discover_writes_and_activates_what_is_not_in_doubt(project, call, call_json):
+    _orders(project, {"ts": ["2024-01-01 00:00:00.000000"] * 100, "id": list(range(100)), "dept": ["a", "b"] * 50})
+    before = (project / "lakeward.yaml").read_text().replace("{primary_key", "   {primary_key") + "# the end\n"
+    (project / "lakeward.yaml").write_text(before)
+    call("discover")
+    found = call_json("discover", "--write", "--activate")
+    assert found["new"] == [] and sorted(found["proposals"]) == ["sales.customer", "sales.orders"]
+    taken = {entry["table"]: entry for entry in found["activated"]}
+    assert taken["sales.orders"] == {"table": "sales.orders", "activated": True, "reason": None}
+    assert "inferred from texts" in taken["sales.customer"]["reason"]
+    assert (found["written"]["declared"], found["written"]["commented"]) == (["sales.orders"], ["sales.customer"])
+    after = (project / "lakeward.yaml").read_text()
+    at = after.index("  # proposed by lakeward discover")
+    assert after[:at] + after[after.index("# the end") :] == before
+    assert "    # partition_by: [dept]  # 2 values in 100 rows of the load\n" in after
+    config = load_config()
+    assert sorted(config.tables) == ["sales.orders", "sales.product"]
+    assert config.tables["sales.orders"].timestamp_column == "ts"
+    shown = {entry["table"]: entry for entry in call_json("tables", "list")["tables"]}
+    assert (shown["sales.orders"]["active"], shown["sales.orders"]["declared"]) == (True, True)
+    assert not shown["sales.customer"]["active"]
+    again = call("discover", "--write", "--activate")
+    assert "sales.customer: there already, left as it is" in again.stdout
+    assert (project / "lakeward.yaml").read_text() == after
+
+
+def test_a_written_proposal_counts_once_somebody_removes_the_comment_signs(project, call, call_json):
+    call("discover", "--write")
+    text = (project / "lakeward.yaml").read_text()
+    block = text[text.index("  # proposed by") :]
+    lines = [line.replace("# ", "", 1) if "in doubt" not in line else line for line in block.splitlines()[1:]]
+    (project / "lakeward.yaml").write_text(text.replace(block, "\n".join(lines) + "\n"))
+    shown = call_json("tables", "show", "sales.customer")
+    assert (shown["declared"], shown["primary_key"]) == (True, ["column_1"])
+    assert shown["settings"]["schema"] == "column_1 int, column_2 string"
+
+
+def test_discover_refuses_a_file_to_which_it_cannot_add_safely(project, call):
+    text = "tables: {sales.product: {primary_key: [id]}}\n"
+    (project / "lakeward.yaml").write_text(text)
+    result = call("discover", "--write")
+    assert result.exit_code == 2 and "written in braces" in result.stderr
+    assert (project / "lakeward.yaml").read_text() == text
+
+
+def test_hostile_names_of_columns_stay_within_their_comments(project, call, call_json):
+    _orders(project, {"id": list(range(100)), "a\n  evil.table: {}": ["x", "y"] * 50, "b # c: {}": ["x"] * 100})
+    call("discover", "--write")
+    assert sorted(load_config().tables) == ["sales.orders", "sales.product"]
 
 
 def test_changing_settings_for_reading_after_a_run_shows_how_to_read_files_again(project, call):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Fields = Sequence[str | None]
 
-_DELIMITERS = (",", ";", "\t", "|", "\x01")
+DELIMITERS = (",", ";", "\t", "|", "\x01")
 _IDENTIFIER = re.compile(r"[^\W\d][\w .$#-]*")
 _COMMIT_NAME = re.compile(r"(?:.*_)?(?:ts|timestamp|commit_?time|commit_?ts)", re.IGNORECASE)
 _TIMES = ("timestamp", "timestamp_ntz")
@@ -99,7 +99,7 @@ def sniff_bad_rows(texts: Sequence[str], spec: ReadSpec, *, are_first: bool) -> 
     found = sniff_records(texts, spec, starts_file=are_first)
     is_found = any(suggestion.setting == "csv.header" for suggestion in found)
     records = _records(texts, spec.settings.csv.delimiter, spec)
-    if are_first and not is_found and is_header_unset(spec) and records and all(map(_has_words_only, records)):
+    if are_first and not is_found and is_header_unset(spec) and records and all(map(has_words_only, records)):
         message = f"only the first record of each file is bad, and it looks like a header: {texts[0]!r}"
         found.append(Suggestion("csv.header", "true", message))
     return found
@@ -109,7 +109,7 @@ def sniff_header(names: Sequence[str], text: str, spec: ReadSpec) -> list[Sugges
     """Return the CSV settings that a header contradicts; ``text`` is the record that was read as the header."""
     if not spec.columns or any(name.strip().lower() in _known_names(spec) for name in names):
         return []
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         if is_header(_records([text], delimiter, spec)[0], spec):
             return [_delimiter_suggestion(delimiter, spec)]
     message = f"the first record of the file names no column of the table, it may be data: {text}"
@@ -155,7 +155,8 @@ def is_header_unset(spec: ReadSpec) -> bool:
     return "header" not in spec.settings.csv.model_fields_set
 
 
-def _has_words_only(fields: Fields) -> bool:
+def has_words_only(fields: Fields) -> bool:
+    """Whether every field is a word, as the names of columns are."""
     return bool(fields) and all(field and _IDENTIFIER.fullmatch(field.strip()) for field in fields)
 
 
@@ -181,7 +182,7 @@ def _other_delimiter(texts: Sequence[str], spec: ReadSpec) -> str | None:
         return None
     fitting = [
         delimiter
-        for delimiter in _DELIMITERS
+        for delimiter in DELIMITERS
         if delimiter != present and _common_width(texts, delimiter, spec) in wanted - {1}
     ]
     return fitting[0] if len(fitting) == 1 else None
@@ -201,7 +202,7 @@ def _delimiter_suggestion(delimiter: str, spec: ReadSpec) -> Suggestion:
 def _is_unlike_the_rest(records: Sequence[Fields], spec: ReadSpec) -> bool:
     """Whether the first record has a word wherever the others have values of a type other than text."""
     first, rest = records[0], [record for record in records[1:] if len(record) == len(records[0])]
-    if not rest or not _has_words_only(first):
+    if not rest or not has_words_only(first):
         return False
     types = {column.type for column in spec.columns} - {"string", "binary"}
     places = [

@@ -7,6 +7,7 @@ split by table and cached, and the others use the cache for the rest of the run.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -297,34 +298,60 @@ def check_keys_with_spark(
     return report
 
 
-def unique_key(storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec) -> tuple[str, ...]:
-    """Return columns whose values are unique in the load and never NULL, the likeliest key first; () without any.
+@dataclass(frozen=True)
+class FoundKey:
+    """Columns whose values are unique in a load and never NULL; no names without any.
 
-    One column if any is unique, else two of the first few. The load is read in this process, with eight bytes of memory
-    per value.
+    ``is_named_so``: the one column has the name of a key, as ``id`` has. ``rivals`` are other columns of which the same
+    is true.
+    """
+
+    names: tuple[str, ...] = ()
+    is_named_so: bool = False
+    rivals: tuple[str, ...] = ()
+
+
+def load_rows(storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec) -> pa.Table | None:
+    """Return the good rows of a small load, None where there are none."""
+    names = [field.name for field in spec.columns]
+    batches = [
+        records.filter(pc.equal(records.column(S.KIND), S.KIND_CHANGE)).select(names)
+        for part in parts
+        for records in read_file(storage, part, spec)
+    ]
+    rows = pa.Table.from_batches(batches) if batches else None
+    return rows if rows is not None and rows.num_rows else None
+
+
+def unique_key(rows: pa.Table, spec: ReadSpec) -> FoundKey:
+    """Return the likeliest key of a load by its rows, with eight bytes of memory per value.
+
+    One column if any is unique, else two of the first few.
     """
     likely = sorted(
         (field for field in spec.columns if field.lake_type not in _NO_KEYS),
-        key=lambda field: (_rank(field, spec.table.name), spec.columns.index(field)),
+        key=lambda field: (key_rank(field, spec.table.name), spec.columns.index(field)),
     )[:_LIKELY]
-    batches = [records.filter(pc.equal(records.column(S.KIND), S.KIND_CHANGE)).select([field.name for field in likely])
-               for part in parts for records in read_file(storage, part, spec)]  # fmt: skip
-    rows = pa.Table.from_batches(batches) if batches else None
-    if rows is None or not rows.num_rows:
-        return ()
-    candidates = [field.name for field in likely if not rows.column(field.name).null_count]
-    pairs = combinations(sorted(candidates[:_PAIRED], key=[field.name for field in spec.columns].index), 2)
-    for names in (*((name,) for name in candidates), *pairs):
-        hashes = np.concatenate([_hashes(batch) for batch in rows.select(list(names)).to_batches()])
-        if len(np.unique(hashes)) == rows.num_rows:
-            return names
-    return ()
+    candidates = [field for field in likely if not rows.column(field.name).null_count]
+    unique = [field for field in candidates if _is_unique(rows, [field.name])]
+    if unique:
+        ranks = [key_rank(field, spec.table.name) for field in unique]
+        rivals = tuple(field.name for field, rank in zip(unique, ranks, strict=True) if rank == ranks[0])[1:]
+        return FoundKey((unique[0].name,), ranks[0] == 0, rivals)
+    names = sorted((field.name for field in candidates[:_PAIRED]), key=[field.name for field in spec.columns].index)
+    return next((FoundKey(pair) for pair in combinations(names, 2) if _is_unique(rows, pair)), FoundKey())
 
 
-def _rank(column: Column, table: str) -> int:
-    """Return a column's rank by how keys are usually named; times and bytes come last."""
+def _is_unique(rows: pa.Table, names: Sequence[str]) -> bool:
+    hashes = np.concatenate([_hashes(batch) for batch in rows.select(list(names)).to_batches()])
+    return len(np.unique(hashes)) == int(rows.num_rows)
+
+
+def key_rank(column: Column, table: str) -> int:
+    """Return a column's rank by how keys are usually named, 0 for the names of a key; times and bytes come last."""
     name, own = column.name.lower(), table.lower()
-    if name in ("id", f"{own}_id", f"{own}id", f"id_{own}"):
+    owns = {own, own.removesuffix("s"), own.removesuffix("es"), re.sub("ies$", "y", own)}
+    if name == "id" or any(name in (f"{noun}_id", f"{noun}id", f"id_{noun}") for noun in owns):
         return 0
     if column.lake_type.startswith(("timestamp", "date", "binary")):
         return 3

@@ -1,0 +1,236 @@
+"""Adding tables to the text of ``lakeward.yaml``: everything else stays byte for byte, or nothing is changed.
+
+YAML libraries lose comments and layout when they write. Here lines are inserted at a place that is found by parsing,
+and the result is parsed again: it must hold the former content and the new tables, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lakeward.config.loading import compose_yaml, read_config, read_yaml
+from lakeward.errors import ConfigurationError, ConflictError
+from lakeward.text import MALFORMED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_TABLES = "tables"
+_ONLY_SPACE = re.compile(r"\s*:[ \t]*(?:#[^\n]*)?(?:\r?\n[ \t]*(?:#[^\n]*)?)*[ \t]*\Z")
+_EMPTY = re.compile(r"(?P<before>\s*:[ \t]*)(?P<value>\{[ \t]*\}|~|null|)(?P<rest>[ \t]*(?:#[^\n]*)?)(?=\r?\n|\Z)")
+
+
+@dataclass(frozen=True)
+class TableText:
+    """Lines that declare a table, or propose to declare it in comments, without indentation.
+
+    ``content`` is what the lines mean, None where they are comments only.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    content: Mapping[str, Any] | None = None
+
+
+def add_tables(text: str, tables: Sequence[TableText], source: str) -> str:
+    """Return the text of a configuration with more tables at the end of ``tables:``.
+
+    Raises:
+        ConfigurationError: the text is written in a way in which nothing can be added without touching the rest.
+    """
+    if not tables:
+        return text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    start, end, prefix, indent = _place(text, source)
+    lines = [f"{indent}{line}".rstrip() for table in tables for line in table.lines]
+    edge = newline if not prefix and start and text[start - 1] != "\n" else ""
+    changed = text[:start] + edge + prefix + newline.join(lines) + newline + text[end:]
+    _require_added(text, changed, tables, source)
+    return changed
+
+
+def line_of_table(text: str, name: str) -> int | None:
+    """Return the number of the line that declares a table, None where it cannot be determined."""
+    try:
+        tables = _tables(compose_yaml(text))
+    except (yaml.YAMLError, *MALFORMED):
+        return None
+    if tables is None or not isinstance(tables[1], yaml.MappingNode):
+        return None
+    return next((key.start_mark.line + 1 for key, _ in tables[1].value if key.value == name), None)
+
+
+def _tables(root: yaml.Node | None) -> tuple[yaml.Node, yaml.Node] | None:
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    return next(((key, value) for key, value in pairs if key.value == _TABLES), None)
+
+
+def _place(text: str, source: str) -> tuple[int, int, str, str]:
+    """Return what to replace (from, to), what comes first in its place, and the indentation of table names."""
+    root = _composed(text, source)
+    if root is None:
+        return len(text), len(text), _after(text, f"{_TABLES}:"), "  "
+    if not isinstance(root, yaml.MappingNode) or root.flow_style or root.start_mark.column:
+        raise _refused(source, "its settings are written in braces or indented")
+    found = _tables(root)
+    if found is None:
+        if re.search(r"^(?:\.\.\.|---)", text[_last(root, 0) :], re.MULTILINE):
+            raise _refused(source, "it ends with a mark of a document")
+        return len(text), len(text), _after(text, f"{_TABLES}:"), "  "
+    key, value = found
+    rest = text[key.end_mark.index :]
+    if _is_empty(value) and (empty := _EMPTY.match(rest)):
+        return _emptied(text, key.end_mark.index, empty)
+    between = text[key.end_mark.index : value.start_mark.index]
+    is_marked = text[value.start_mark.index :].startswith(("&", "!", "*")) or not _ONLY_SPACE.match(between)
+    if not isinstance(value, yaml.MappingNode) or value.flow_style or is_marked:
+        raise _refused(source, "tables: is written in braces, or with an anchor, alias or tag")
+    indent = value.value[0][0].start_mark.column
+    end = _after_comments(text, _last(value, key.end_mark.index), indent)
+    return end, end, "", " " * indent
+
+
+def _is_empty(value: yaml.Node) -> bool:
+    if isinstance(value, yaml.ScalarNode):
+        return value.tag == "tag:yaml.org,2002:null"
+    return isinstance(value, yaml.MappingNode) and not value.value
+
+
+def _emptied(text: str, start: int, empty: re.Match[str]) -> tuple[int, int, str, str]:
+    """Replace an empty value, such as ``{}``, by the tables; a comment behind it stays."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    line_end = start + empty.end()
+    follows = re.match(r"\r?\n", text[line_end:])
+    kept = f"{empty['before'].rstrip()}{empty['rest']}"
+    return start, line_end + (follows.end() if follows else 0), kept + newline, "  "
+
+
+def _after(text: str, line: str) -> str:
+    """Return a line to put after the end of a text, with the line end that the text may lack."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lead = newline if text and not text.endswith("\n") else ""
+    blank = newline if text.strip() else ""
+    return f"{lead}{blank}{line}{newline}"
+
+
+def _last(node: yaml.Node, floor: int) -> int:
+    """Return where the content of a node ends; comments behind a block are not part of it."""
+    if isinstance(node, yaml.MappingNode) and not node.flow_style:
+        ends = [_last(child, floor) for pair in node.value for child in pair]
+    elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
+        ends = [_last(child, floor) for child in node.value]
+    else:
+        ends = [node.end_mark.index]
+    return max([floor, *ends])
+
+
+def _after_comments(text: str, end: int, indent: int) -> int:
+    """Return the end of the line at ``end`` and of the comment lines that belong to it by their indentation."""
+    position = end if end and text[end - 1] == "\n" else _line_end(text, end)
+    kept = position
+    while position < len(text):
+        following = _line_end(text, position)
+        line = text[position:following]
+        bare = line.lstrip(" ")
+        if bare.strip() and not (bare.startswith("#") and len(line) - len(bare) > indent):
+            break
+        position = following
+        kept = position if bare.strip() else kept
+    return kept
+
+
+def _line_end(text: str, position: int) -> int:
+    found = text.find("\n", position)
+    return len(text) if found < 0 else found + 1
+
+
+def _composed(text: str, source: str) -> yaml.Node | None:
+    try:
+        return compose_yaml(text)
+    except (yaml.YAMLError, *MALFORMED) as error:
+        msg = f"{source} is not valid YAML: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def _require_added(before: str, after: str, tables: Sequence[TableText], source: str) -> None:
+    """Refuse a text that does not mean the former content and the new tables."""
+    old: Any = read_yaml(before) or {}
+    wanted = dict(old)
+    added = {table.name: dict(table.content) for table in tables if table.content is not None}
+    present = old.get(_TABLES) or {}
+    if known := sorted(added.keys() & {*map(str, present)}):
+        raise _refused(source, f"it has the table {known[0]} already")
+    wanted[_TABLES] = {**present, **added} or None
+    try:
+        found: Any = read_yaml(after)
+    except (yaml.YAMLError, *MALFORMED):
+        found = None
+    if isinstance(found, dict) and not found.get(_TABLES):
+        found = {**found, _TABLES: None}
+    if found != wanted:
+        raise _refused(source, "the tables cannot be added to it without changing what it means")
+
+
+def _refused(source: str, reason: str) -> ConfigurationError:
+    msg = f"{source} was not changed: {reason}"
+    return ConfigurationError(msg, hint="write tables: as a block, with one table per line, or add the table by hand")
+
+
+def write_text_in_place(file: Path, before: str, after: str) -> None:
+    """Replace a text file in one step, with its permissions, if it is still what was read.
+
+    Raises:
+        ConflictError: another program changed it meanwhile.
+        ConfigurationError: it cannot be written.
+    """
+    target = file.resolve()
+    try:
+        if target.read_bytes() != before.encode("utf-8"):
+            msg = f"{file} was changed by another program meanwhile; it was not written"
+            raise ConflictError(msg, hint="the same command again")
+        mode = target.stat().st_mode & 0o7777
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as draft:
+            try:
+                draft.write(after.encode("utf-8"))
+                draft.flush()
+                os.fsync(draft.fileno())
+                Path(draft.name).chmod(mode)
+                Path(draft.name).replace(target)
+            except BaseException:
+                Path(draft.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        msg = f"cannot write {file}: {error.strerror or error}"
+        raise ConfigurationError(msg) from error
+
+
+def read_text_exactly(file: Path) -> str:
+    """Return the text of a file with its own line ends.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return file.read_bytes().decode("utf-8")
+    except OSError as error:
+        msg = f"cannot read {file}: {error.strerror or error}"
+        raise ConfigurationError(msg, hint="lakeward init   (or --config FILE)") from error
+    except UnicodeDecodeError as error:
+        msg = f"{file} is not UTF-8: byte {error.object[error.start]:#04x} at position {error.start}"
+        raise ConfigurationError(msg) from error
+
+
+def require_valid(text: str, file: Path) -> None:
+    """Refuse a text that is not a valid configuration.
+
+    Raises:
+        ConfigurationError: what is wrong with it.
+    """
+    read_config(text, base=file.resolve().parent, environment={}, source=str(file))
