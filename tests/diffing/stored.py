@@ -1,13 +1,11 @@
-"""What keeps tests of many small diffs quick."""
+"""Rows without the plan that made them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.session.sessions import table_session
-
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 def stored(frame: DataFrame) -> DataFrame:
@@ -16,11 +14,3 @@ def stored(frame: DataFrame) -> DataFrame:
     Its plan is no part of what is done with them.
     """
     return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
-
-
-def uncompiled(spark: SparkSession) -> SparkSession:
-    """Open a session that does not compile its plans: tables are small, and plans many."""
-    session = table_session(spark)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session

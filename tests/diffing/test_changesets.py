@@ -23,9 +23,9 @@ from lakeward.diffing.stored.applying import apply_change_sets, write_change_set
 from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest, describe, find_change_set
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
+from lakeward.session.sessions import table_session
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.filesystem import LocalFileSystem
-from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frozen_rows, make_change, settled
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ SCHEMA = "id int, name string"
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    return uncompiled(spark)
+    return table_session(spark)
 
 
 @pytest.fixture

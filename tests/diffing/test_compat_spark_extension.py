@@ -13,8 +13,8 @@ import lakeward
 from lakeward.compat import spark_extension
 from lakeward.compat.spark_extension import DiffComparator, DiffComparators, Differ, DiffMode, DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.session.sessions import table_session
 from tests.diffing.spark_extension import python_package
-from tests.diffing.stored import uncompiled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,7 +26,7 @@ RIGHT = [(1, "pen", "new"), (2, "Ink", "blue"), (3, "Cap", "Red"), (4, "bag", "o
 
 @pytest.fixture(scope="module")
 def spark(spark: SparkSession) -> SparkSession:
-    return uncompiled(spark)
+    return table_session(spark)
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,9 @@ from lakeward.diffing.frames.options import DiffMode, DiffOptions, DuplicateKeys
 from lakeward.diffing.frames.pairs import classified, read_summary, summary_columns
 from lakeward.diffing.frames.refusals import refused_duplicate
 from lakeward.diffing.stored.addresses import Side
+from lakeward.session.sessions import table_session
 from lakeward.spark.errors import Failure
 from lakeward.spark.refusals import duplicate_key_in
-from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frame_of, frozen_rows
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_without_keys_a_column_that_one_side_lacks_is_null_there(spark: SparkSes
 
 def test_any_number_of_keys_may_be_null(spark: SparkSession) -> None:
     width, places = 64, (0, 31, 32, 61, 62, None)
-    quick = uncompiled(spark)
+    quick = table_session(spark)
     schema = ", ".join(f"k{at} bigint" for at in range(width))
     rows = [tuple(None if at == place else 0 for at in range(width)) for place in places]
     past, current = quick.createDataFrame(rows[1:], schema), quick.createDataFrame(rows[:-1], schema)

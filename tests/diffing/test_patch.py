@@ -13,8 +13,9 @@ from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import compose, composed, patch, patched, reverse
 from lakeward.diffing.frames.refusals import refusals
 from lakeward.errors import RefusedInputError
+from lakeward.session.sessions import table_session
 from tests.diffing.spark_extension import python_package
-from tests.diffing.stored import stored, uncompiled
+from tests.diffing.stored import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,7 @@ DIFF = "diff string, id int, left_name string, right_name string"
 
 @pytest.fixture(scope="module")
 def spark(spark: SparkSession) -> SparkSession:
-    return uncompiled(spark)
+    return table_session(spark)
 
 
 def table(spark: SparkSession, *rows: tuple[Any, ...], schema: str = TABLE) -> DataFrame:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lakeward.diffing.frames.joining import diff
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.diffing.frames.patching import compose, patch, reverse
-from tests.diffing.stored import stored, uncompiled
+from lakeward.session.sessions import table_session
+from tests.diffing.stored import stored
 from tests.diffing.tables import Change, changed_again, changes, frame_of, settled
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def names_for(mode: DiffMode) -> DiffOptions:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    return uncompiled(spark)
+    return table_session(spark)
 
 
 @pytest.mark.parametrize("mode", TWO_SIDED)

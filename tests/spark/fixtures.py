@@ -29,16 +29,22 @@ SPARK_SETTINGS: dict[str, Any] = {
 
 # Of the application alone, and of no lake. What tests leave in old space and metaspace grows to a gigabyte: a JVM that
 # starts with it need not collect all its garbage at each step on the way. Descriptions of plans and of past queries
-# are for the user interface, which is off. Python workers are forked with their modules imported.
+# are for the user interface, which is off. Python workers are forked with their modules imported. Plans are many and
+# tables small: to interpret a plan costs a fifth less than to compile it.
 _FOR_MANY_TESTS = {
     "spark.driver.extraJavaOptions": "-Xms1g -Xmn512m -XX:MetaspaceSize=320m",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.ui.retainedExecutions": "20",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": "tests.spark.worker_daemon",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
 }
+
+# Settings of a lake whose plans are compiled, as those of every user are. Processes that tests start have them anyway.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
 
 def _lake_config(folder: Path, **settings: Any) -> Config:

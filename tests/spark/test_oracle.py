@@ -16,6 +16,7 @@ from lakeward.session.sessions import session_for
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.replication.strategies import small_options
 from lakeward.testing.simulator import Simulation, SimulatorOptions, random_options
+from tests.spark.fixtures import COMPILED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,8 @@ _FOR_SPARK = settings(
 def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_every: int = 1) -> None:
     """Land stage by stage, run every so many stages, and compare each mirror with the oracle after every run."""
     simulation = Simulation(options)
-    config = parse_config({**simulation.configuration(), "state": "sqlite:///state.db"}, base=folder)
+    compiled = {"spark": {"conf": COMPILED}}
+    config = parse_config({**simulation.configuration(), **compiled, "state": "sqlite:///state.db"}, base=folder)
     stages = simulation.stages()
     with Lakeward(config, spark=session_for(spark, config)) as lakeward:
         for number, stage in enumerate(stages, start=1):
