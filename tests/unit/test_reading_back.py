@@ -31,7 +31,7 @@ ROW = {"table_schema": "sales", "table_name": "product", "active": True, "error"
        "started_at": None, "finished_at": None, "outcome": "done"}  # fmt: skip
 
 
-class Told:
+class StoredText:
     """A table's metadata, or a store, that returns one text for every request."""
 
     def __init__(self, text: str) -> None:
@@ -68,19 +68,19 @@ READERS: dict[str, Any] = {
     "control row of a file": FileRecord.from_json,
     "bad row": bad_row_details,
     "manifest of a version": lambda text: read_manifest(text, "there"),
-    "manifest of a snapshot": lambda text: _read(Told(text), "there"),
+    "manifest of a snapshot": lambda text: _read(StoredText(text), "there"),
     "manifest of a change set": lambda text: read_change_set_manifest(text, "there"),
-    "manifest of an export": lambda text: _complete(Told(text), "there"),
-    "note of an export": lambda text: Journal(Told(text), "there").done(PLAN),
-    "owner of an export": lambda text: Ownership(Told(text), "there").require_free(),
-    "publications": lambda text: list_publications(Told(text)),
-    "verified": lambda text: last_verified(Told(text), None),
-    "erased keys": lambda text: erased_keys(Told(text)),
-    "unfinished erasure": lambda text: unfinished_erasure(Told(text)),
-    "maintained": lambda text: last_maintained(Told(text)),
+    "manifest of an export": lambda text: _complete(StoredText(text), "there"),
+    "note of an export": lambda text: Journal(StoredText(text), "there").done(PLAN),
+    "owner of an export": lambda text: Ownership(StoredText(text), "there").require_free(),
+    "publications": lambda text: list_publications(StoredText(text)),
+    "verified": lambda text: last_verified(StoredText(text), None),
+    "erased keys": lambda text: erased_keys(StoredText(text)),
+    "unfinished erasure": lambda text: unfinished_erasure(StoredText(text)),
+    "maintained": lambda text: last_maintained(StoredText(text)),
     "sorted runs": read_runs,
-    "settings of the mirror": lambda text: kept_settings(Told(text)),
-    "layout of the mirror": lambda text: primary_key(Told(text)),
+    "settings of the mirror": lambda text: kept_settings(StoredText(text)),
+    "layout of the mirror": lambda text: primary_key(StoredText(text)),
 }
 # An empty property or file is one that is not there.
 EMPTY_IS_NONE = {"verified", "maintained", "sorted runs", "owner of an export"}
@@ -121,7 +121,7 @@ def test_damage_in_the_state_store_names_the_row_and_that_it_is_a_cache() -> Non
 def test_damaged_records_of_erasures_are_never_read_as_none(name: str) -> None:
     read = erased_keys if name == ERASED_PROPERTY else unfinished_erasure
     with pytest.raises(DataError, match=f"the property {name} of the changelog is damaged"):
-        read(Told(json.dumps({"hash": "yesterday"})))
+        read(StoredText(json.dumps({"hash": "yesterday"})))
 
 
 @pytest.mark.parametrize("text", ["x://[::1", "http://]", "file://[a]/x"])

@@ -21,11 +21,11 @@ def text_of(display: live.LiveProgress) -> list[str]:
 
 def test_progress_is_events_in_a_log(capsys):
     set_up_logging(debug=False, quiet=False)
-    with progress.open_progress(quiet=False) as hearing:
-        with hearing.during("starting Spark"):
-            hearing.on_step("a.b", Step.CHOOSE_FILES)
-        hearing.on_step("a.b", Step.CHECK_READ)
-        hearing.op_published("a.b", OP)
+    with progress.open_progress(quiet=False) as observer:
+        with observer.during("starting Spark"):
+            observer.on_step("a.b", Step.CHOOSE_FILES)
+        observer.on_step("a.b", Step.CHECK_READ)
+        observer.op_published("a.b", OP)
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = [json.loads(line) for line in captured.err.splitlines()]
@@ -37,20 +37,20 @@ def test_progress_is_events_in_a_log(capsys):
 
 def test_quiet_progress_prints_nothing(capsys):
     set_up_logging(debug=False, quiet=True)
-    with progress.open_progress(quiet=True) as hearing:
-        with hearing.during("starting Spark"):
-            hearing.on_step("a.b", Step.CHECK_READ)
-        hearing.op_published("a.b", OP)
+    with progress.open_progress(quiet=True) as observer:
+        with observer.during("starting Spark"):
+            observer.on_step("a.b", Step.CHECK_READ)
+        observer.op_published("a.b", OP)
     assert capsys.readouterr().err == ""
 
 
 def test_progress_is_drawn_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    with progress.open_progress(quiet=False) as hearing:
-        with hearing.during("starting Spark"):
+    with progress.open_progress(quiet=False) as observer:
+        with observer.during("starting Spark"):
             pass
-        hearing.on_step("a.b", Step.CHECK_READ)
+        observer.on_step("a.b", Step.CHECK_READ)
     captured = capsys.readouterr()
     assert captured.out == ""
     for words in ("starting Spark", "a.b", "folding changes"):
