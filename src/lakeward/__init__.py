@@ -37,7 +37,7 @@ _NAMES_BY_MODULE = {
     "lakeward.config.services": (
         "ClusterSettings MetricsSettings NotifySettings S3Keys S3Settings TlsSettings WatchSettings"
     ),
-    "lakeward.config.tables": "MaintenanceSettings SnapshotSettings",
+    "lakeward.config.tables": "MaintenanceSettings MetadataColumns SnapshotSettings",
     "lakeward.demo.cassandra.project": (
         "CassandraDemo CassandraDemoReport DemoSample DemoStep cassandra_demo_server write_cassandra_demo"
     ),

@@ -47,7 +47,11 @@ from lakeward.config.services import (
     TlsSettings as TlsSettings,
     WatchSettings as WatchSettings,
 )
-from lakeward.config.tables import MaintenanceSettings as MaintenanceSettings, SnapshotSettings as SnapshotSettings
+from lakeward.config.tables import (
+    MaintenanceSettings as MaintenanceSettings,
+    MetadataColumns as MetadataColumns,
+    SnapshotSettings as SnapshotSettings,
+)
 from lakeward.demo.cassandra.project import (
     CassandraDemo as CassandraDemo,
     CassandraDemoReport as CassandraDemoReport,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from lakeward.columns import Column, parse_ddl
+from lakeward.columns import Column, describe_problems, name_problems, parse_ddl
 from lakeward.config.base import NameList, OptionalSpan, Settings, Span
 
 
@@ -77,6 +77,33 @@ class SnapshotSettings(Settings):
 
     keep: int | None = Field(None, ge=1, description="snapshots that stay in each folder, and tags, the newest first")
     older_than: OptionalSpan = Field(None, gt=0, description="snapshots made longer ago than this are dropped: 30d")
+
+
+class MetadataColumns(Settings):
+    """Columns of the mirror, and of files published from it, that hold where each row comes from; off by default."""
+
+    op: str | None = Field(None, description="name of a column with the operation that wrote the row: I or U")
+    commit_time: str | None = Field(None, description="name of a column with the commit time of the row's last change")
+    op_number: str | None = Field(None, description="name of a column with the number of the op that wrote the row")
+    file: str | None = Field(None, description="name of a column with the landing file of the row's last change")
+
+    @model_validator(mode="after")
+    def _names_can_be_columns(self) -> Self:
+        names = [*self.names().values()]
+        if problems := name_problems(names):
+            msg = f"metadata_columns: {describe_problems(problems)}"
+            raise ValueError(msg)
+        return self
+
+    def names(self) -> dict[str, str]:
+        """Return the wanted columns' names by what they hold."""
+        wanted = {"op": self.op, "commit_time": self.commit_time, "op_number": self.op_number, "file": self.file}
+        return {kind: name for kind, name in wanted.items() if name is not None}
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The wanted columns' names."""
+        return tuple(self.names().values())
 
 
 class TableDefaults(Settings):
@@ -149,6 +176,11 @@ class TableDefaults(Settings):
         "manual", description="auto: after a run that changed the table, maintenance works on debt beyond its limits"
     )
     maintenance: MaintenanceSettings = Field(MaintenanceSettings(), description="limits of debt and of maintenance")
+    metadata_columns: MetadataColumns = Field(
+        MetadataColumns(),
+        description="columns of the mirror that hold where each row comes from: {op: Op, commit_time: committed_at}; a "
+        "table that has rows must be built anew to change them",
+    )
     snapshots: SnapshotSettings = Field(SnapshotSettings(), description="which snapshots stay")
     csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
 

@@ -14,6 +14,7 @@ from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import history_of, rename_everywhere
 from lakeward.mirror.op.effect import bases_of
+from lakeward.mirror.op.metadata_columns import source_columns
 from lakeward.mirror.op.schema import require_readable_names
 from lakeward.mirror.op.settings import captured_columns, keep_settings, settings_problems
 
@@ -49,7 +50,7 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
         Column(renamed.get(column.name, column.name), column.type) for column in present if column.name not in dropped
     ]
     require_readable_names(context.table, after, context.settings)
-    if problem := next(settings_problems(after, context.settings), None):
+    if problem := next(settings_problems(source_columns(after, context.settings), context.settings), None):
         msg = f"{context.table}: after the repair {problem.message}"
         raise ConfigurationError(msg, hint=f"correct {problem.setting} of {context.table} first")
     return ColumnsRepair(str(context.table), renamed, dropped)

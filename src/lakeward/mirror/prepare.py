@@ -43,7 +43,7 @@ def prepare(
     before = bases.columns
     context.adapt_plans(wanted=False)
     columns, records, summaries = read_work(
-        context, workspace, work.generation, work.files, before, erased=bases.erased
+        context, workspace, work.generation, work.files, before, op=progress.op + 1, erased=bases.erased
     )
     stable = [summary for summary in summaries if summary.stable]
     unstable = tuple(summary.path for summary in summaries if not summary.stable)

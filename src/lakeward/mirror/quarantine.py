@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.documents import Document
@@ -23,6 +24,7 @@ from lakeward.mirror.op.changelog import OpRecord, Resolution, is_named, open_ro
 from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import is_erased
 from lakeward.mirror.op.ledger import bad_row_details, current_progress, progress_of
+from lakeward.mirror.op.metadata_columns import source_columns, with_metadata, with_metadata_columns
 from lakeward.mirror.op.schema import describe_changes, known_columns, require_names
 from lakeward.mirror.run import carry_out, finish_interrupted
 from lakeward.model import OpKind, Place
@@ -133,7 +135,7 @@ def _retry(context: TableContext, rows: Sequence[BadRow], replacements: Mapping[
     progress, _ = _current_state(context)
     number = rows[0].generation
     generation = next(generation for generation in progress.generations if generation.number == number)
-    spec = ReadSpec(context.table, _columns(context), context.settings, generation.order_by)
+    spec = ReadSpec(context.table, _source_columns(context), context.settings, generation.order_by)
     good: list[tuple[BadRow, pa.RecordBatch]] = []
     still_bad: list[BadRow] = []
     for row in rows:
@@ -157,8 +159,9 @@ def _with_detail(row: BadRow, detail: str) -> BadRow:
     return replace(row, reason=reason, column=name, value=value)
 
 
-def _columns(context: TableContext) -> tuple[Column, ...]:
-    settings, mirror = context.settings, context.mirror.columns()
+def _source_columns(context: TableContext) -> tuple[Column, ...]:
+    settings = context.settings
+    mirror = source_columns(context.mirror.columns(), settings)
     columns = known_columns(context.table, mirror, settings.columns, settings.renames)
     require_names(context.table, columns, settings, mirror)
     return columns
@@ -178,12 +181,15 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         partial=partial,
         moves=moves,
     )
-    columns = _columns(context)
-    evolution = describe_changes(context.mirror.columns(), columns, context.settings.renames)
+    before, source = context.mirror.columns(), _source_columns(context)
+    columns = with_metadata_columns(source, before, context.settings)
+    evolution = describe_changes(before, columns, context.settings.renames)
     with Workspace() as workspace:
         frame, count = None, 0
         if changes is not None:
-            frame, count = workspace.keep(_frame(context, changes, columns)), changes.num_rows
+            repaired = _frame(context, changes, source)
+            frame = workspace.keep(with_metadata(repaired, columns, context.settings, F.lit(record.op)))
+            count = changes.num_rows
         if frame is not None and bases.erased is not None:
             # The key of a row may be known only now that the row is repaired.
             frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))

@@ -54,7 +54,7 @@ class Batch(RowOpHandler):
             base = with_columns(context, context.mirror.read(op_input.bases.mirror.id), op_input)
         source = FoldInput(
             workspace, changes, op_input.rows, key, op_input.names, record.partial, record.moves, base if key else None,
-            history, context.settings.key_moves, str(context.table),
+            history, context.settings.key_moves, str(context.table), context.settings.metadata_columns.listed,
         )  # fmt: skip
         folded = fold_changes(source) if key else fold_keyless(source, record.progress.generations[-1].order_by)
         return Effect(plan_fold(context.mirror, op_input.bases.mirror, folded, context.settings), folded)

@@ -129,7 +129,9 @@ class Load(RowOpHandler):
         parts = [file for file in unfinished.files if file.was_read]
         landing = [_landing_file(context, part) for part in parts]
         generation = record.progress.generations[-1]
-        columns, records, summaries = read_work(context, workspace, generation, landing, columns, erased=bases.erased)
+        columns, records, summaries = read_work(
+            context, workspace, generation, landing, columns, op=record.op, erased=bases.erased
+        )
         found = {summary.path: summary.content_hash for summary in summaries if summary.stable}
         if records is None or found != {part.summary.path: part.summary.content_hash for part in parts}:
             return prepare_void(context, record, bases)
@@ -166,7 +168,7 @@ def _joining(
     history = earlier_changes(context, op_input) if key else None
     source = FoldInput(
         workspace, as_base(rows, op_input.names), op_input.rows, key, op_input.names, True, False, base, history,
-        context.settings.key_moves, str(context.table),
+        context.settings.key_moves, str(context.table), context.settings.metadata_columns.listed,
     )  # fmt: skip
     folded = fold_changes(source) if key else fold_keyless(source, None)
     plan = plan_fold(context.mirror, op_input.bases.mirror, folded, context.settings)

@@ -314,8 +314,9 @@ def _folded(
     start = at.load_rows() if span.is_late else base if span.partial or span.moves else None
     reading, table = at.context.settings.key_moves, str(at.context.table)
     source = FoldInput(
-        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, reading, table
-    )
+        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, reading, table,
+        at.context.settings.metadata_columns.listed,
+    )  # fmt: skip
     return fold_changes(source)
 
 

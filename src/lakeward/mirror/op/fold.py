@@ -165,6 +165,7 @@ class FoldInput:
     ``base`` holds full rows: those of the mirror where the op only goes forward, those of the load branch where it has
     late changes. ``history`` holds the generation's earlier changes, where the op has late changes. ``moves``: some
     change has a new key. ``key_moves`` is how changes with the same commit time are read, where that is declared.
+    ``metadata`` are those of ``names`` that are metadata columns.
     """
 
     workspace: Workspace
@@ -178,6 +179,12 @@ class FoldInput:
     history: DataFrame | None = None
     key_moves: Reading | None = None
     table: str = ""
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns by whose values rows are told apart: metadata columns describe changes, not rows."""
+        return tuple(name for name in self.names if name not in self.metadata)
 
     @property
     def may_move(self) -> bool:
@@ -309,7 +316,7 @@ def with_moves_finished(changes: DataFrame, source: FoldInput, context: DataFram
 def _arranged(
     changes: DataFrame, source: FoldInput, context: DataFrame | None, evidence: DataFrame | None = None
 ) -> DataFrame:
-    found = events(changes, keys=source.keys, names=source.names, arrivals=context, evidence=evidence)
+    found = events(changes, keys=source.keys, names=source.compared, arrivals=context, evidence=evidence)
     return with_decisions(found, source.key_moves)
 
 

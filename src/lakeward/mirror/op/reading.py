@@ -32,6 +32,7 @@ from lakeward.formats.dms.parquet import parquet_columns
 from lakeward.formats.dms.reader import read_file
 from lakeward.mirror.op.check import require_readable
 from lakeward.mirror.op.erased import without_erased
+from lakeward.mirror.op.metadata_columns import source_columns, with_metadata, with_metadata_columns
 from lakeward.mirror.op.schema import known_columns, require_names, require_usable, with_file_columns
 from lakeward.model import FileClass
 from lakeward.spark.marks import in_task
@@ -170,26 +171,30 @@ def read_work(
     files: Sequence[LandingFile],
     mirror_columns: Sequence[Column],
     *,
+    op: int,
     erased: ErasedKeys | None,
 ) -> tuple[tuple[Column, ...], DataFrame | None, list[FileSummary]]:
     """Return the columns, records and summaries of files, evolving the table's schema until every file fits.
 
-    Rows of erased keys are left out. Without files there are no records.
+    Rows of erased keys are left out. Without files there are no records. ``op`` is the op that reads the files.
     """
     settings = context.settings
-    columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
+    present = source_columns(mirror_columns, settings)
+    columns = known_columns(context.table, present, settings.columns, settings.renames)
     if not files:
-        require_names(context.table, columns, settings, mirror_columns)
-        return columns, None, []
+        require_names(context.table, columns, settings, present)
+        return with_metadata_columns(columns, mirror_columns, settings), None, []
     columns = columns or _columns_of_first(context, files)
     for _ in range(_SCHEMA_ROUNDS):
-        require_usable(context.table, columns, settings, mirror_columns)
+        require_usable(context.table, columns, settings, present)
         spec = ReadSpec(context.table, columns, settings, generation.order_by)
         records, summaries = read_records(context.spark, workspace, context.storage, context.transactions, files, spec)
         require_readable(context, [summary for summary in summaries if summary.stable])
         evolved = with_file_columns(context.table, columns, summaries, settings)
         if evolved == columns:
-            return columns, *without_erased(workspace, records, summaries, spec, erased)
+            kept, summaries = without_erased(workspace, records, summaries, spec, erased)
+            wanted = with_metadata_columns(columns, mirror_columns, settings)
+            return wanted, with_metadata(kept, wanted, settings, F.lit(op)), summaries
         columns = evolved
     msg = f"{context.table}: the schema still changed after the files were read {_SCHEMA_ROUNDS} times"
     raise BugError(msg)

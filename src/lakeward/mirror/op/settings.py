@@ -91,7 +91,8 @@ def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple
     A table that was read under these settings from the start has no such columns.
     """
     declared = {column.name for column in settings.columns or ()}
-    own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - declared
+    kept = declared | {*settings.metadata_columns.listed}
+    own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - kept
     return tuple(column.name for column in mirror if column.name in own)
 
 
@@ -117,7 +118,8 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str | No
 
 def _layout(context: TableContext) -> dict[str, list[str]]:
     settings = context.settings
-    own = {"primary_key": settings.primary_key, "partition_by": settings.partition_by}
+    metadata = [f"{kind}: {name}" for kind, name in settings.metadata_columns.names().items()]
+    own = {"primary_key": settings.primary_key, "partition_by": settings.partition_by, "metadata_columns": metadata}
     return _with_renames(own, settings.renames)
 
 
@@ -126,6 +128,8 @@ def _with_renames(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str
     return {
         "primary_key": [renames.get(name, name) for name in layout["primary_key"]],
         "partition_by": [renamed_partition(expression, renames) for expression in layout["partition_by"]],
+        # Mirrors of earlier versions have none.
+        "metadata_columns": list(layout.get("metadata_columns", ())),
     }
 
 
@@ -158,6 +162,13 @@ def settings_problems(columns: Sequence[Column], settings: TableSettings) -> Ite
         yield from _unknown(setting, [name for name in wanted if name not in names], names, settings)
         if repeated := sorted({name for name in wanted if wanted.count(name) > 1}):
             yield SettingProblem(setting, f"{setting} names {', '.join(repeated)} more than once")
+    taken = {name.lower(): name for name in names}
+    for kind, name in settings.metadata_columns.names().items():
+        if name.lower() in taken:
+            yield SettingProblem(
+                "metadata_columns",
+                f"metadata_columns names {kind} {name!r}, and the table has a column {taken[name.lower()]!r}",
+            )
     # A rename keeps the partition: the old and the new name are both right.
     expressions = [renamed_partition(expression, settings.renames) for expression in settings.partition_by]
     for message, missing in partition_problems(expressions, columns):

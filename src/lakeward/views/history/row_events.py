@@ -78,13 +78,13 @@ def standing_events(timeline: Timeline, workspace: Workspace, key: RowKey, *, li
         .orderBy(place().asc_nulls_first())
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    others = [name for name in timeline.names if name not in timeline.keys]
+    others = [name for name in timeline.source_names if name not in timeline.keys]
     after = [operation_after(upto).alias(_AFTER), *values_after(others, upto)]
     described = events.select(
         *_WHERE, place().alias(_PLACE), shown_operation().alias(S.OPERATION), _time(), *columns(timeline.keys), *after
     )
     newest = described.orderBy(column(S.GENERATION).desc(), column(_PLACE).desc_nulls_last()).limit(limit)
-    rows = newest.select(*_WHERE, S.OPERATION, _TIME, _AFTER, *_shown(timeline, timeline.names)).collect()
+    rows = newest.select(*_WHERE, S.OPERATION, _TIME, _AFTER, *_shown(timeline, timeline.source_names)).collect()
     return [_event(timeline, row, is_gone=row[_AFTER] == Operation.DELETE) for row in reversed(rows)]
 
 
@@ -94,7 +94,7 @@ def undone_events(timeline: Timeline, key: RowKey, *, limit: int) -> list[RowEve
         return []
     is_undone = (column(S.KIND) == S.KIND_CHANGE) & ~is_standing(timeline.progress.undone) & key.matches()
     rows = timeline.log.filter(is_undone).orderBy(column(S.OP).desc(), place().desc_nulls_last()).limit(limit)
-    found = rows.select(*_WHERE, S.OPERATION, _time(), *_shown(timeline, timeline.names)).collect()
+    found = rows.select(*_WHERE, S.OPERATION, _time(), *_shown(timeline, timeline.source_names)).collect()
     return [_event(timeline, row, is_gone=row[S.OPERATION] == Operation.DELETE) for row in found]
 
 
@@ -116,8 +116,8 @@ def row_now(timeline: Timeline, key: RowKey) -> Values | None:
     """Return the row as it is in the mirror, None where the mirror has no such row."""
     assert timeline.bases.mirror is not None  # read_timeline has checked this
     mirror = timeline.context.mirror.read(timeline.bases.mirror.id).filter(key.matches())
-    found = mirror.select(*_shown(timeline, timeline.names)).take(1)
-    return _values(timeline.names, found[0]) if found else None
+    found = mirror.select(*_shown(timeline, timeline.source_names)).take(1)
+    return _values(timeline.source_names, found[0]) if found else None
 
 
 def first_ops(timeline: Timeline) -> dict[int, int]:
@@ -181,7 +181,7 @@ def _event(timeline: Timeline, row: Row, *, is_gone: bool) -> RowEvent:
         place=found,
         commit_time=row[_TIME],
         unchanged=frozenset(row[S.UNCHANGED] or ()),
-        after=None if is_gone else _values(timeline.names, row),
+        after=None if is_gone else _values(timeline.source_names, row),
         is_numbered=orders.get(row[S.GENERATION]) is OrderBy.SEQUENCE and bool(found.sequence),
     )
 

@@ -276,7 +276,7 @@ def _file_place(event: RowEvent) -> tuple[int, str, str, int]:
 
 
 def _row_change(timeline: Timeline, event: RowEvent) -> RowChange:
-    others = frozenset(name for name in timeline.names if name not in timeline.keys)
+    others = frozenset(name for name in timeline.source_names if name not in timeline.keys)
     is_delete = event.operation == Operation.DELETE or event.after is None
     columns_set = others if is_delete else others - event.unchanged
     return RowChange(event.op, event.generation, event.place, columns_set, is_delete, event.is_numbered)

@@ -74,7 +74,7 @@ def versions_of(context: TableContext, track: Sequence[str] | None = None, key: 
 def version_rows(timeline: Timeline, workspace: Workspace, track: Sequence[str] | None, only: Restriction) -> DataFrame:
     """Return the versions of the keys that ``only`` keeps, under the column names that readers see."""
     events = events_in_time(timeline, workspace, only)
-    tracked = timeline.names if track is None else track
+    tracked = timeline.source_names if track is None else track
     found = versions(events, keys=timeline.keys, names=timeline.names, track=tracked)
     shown = shown_names(timeline.names)
     return found.select(*columns(timeline.names), *[column(own).alias(name) for own, name in shown.items()])

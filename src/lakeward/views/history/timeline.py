@@ -20,6 +20,7 @@ from lakeward.mirror.op.checkpoints import load_at
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.fold import FoldInput, with_linked_keys, with_moves_finished
 from lakeward.mirror.op.ledger import applied_progress
+from lakeward.mirror.op.metadata_columns import source_names
 from lakeward.model import digits_micros
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import as_base, having_keys, is_standing
@@ -88,6 +89,11 @@ class Timeline:
     def names(self) -> tuple[str, ...]:
         """The table's column names."""
         return tuple(lake_column.name for lake_column in self.bases.columns)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the source's columns: a change's own fields show what metadata columns hold."""
+        return source_names(self.names, self.context.settings)
 
     @cached_property
     def log(self) -> DataFrame:
@@ -191,8 +197,11 @@ def finished(timeline: Timeline, workspace: Workspace, events: DataFrame, contex
     """
     if not timeline.has_moves:
         return events
-    reading, table = timeline.context.settings.key_moves, str(timeline.context.table)
-    source = FoldInput(workspace, events, 0, timeline.keys, timeline.names, key_moves=reading, table=table)
+    settings, table = timeline.context.settings, str(timeline.context.table)
+    source = FoldInput(
+        workspace, events, 0, timeline.keys, timeline.names, key_moves=settings.key_moves, table=table,
+        metadata=settings.metadata_columns.listed,
+    )  # fmt: skip
     return with_moves_finished(events, source, context)
 
 

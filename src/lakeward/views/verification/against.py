@@ -14,11 +14,12 @@ from lakeward import schemas as S
 from lakeward.columns import quote_name
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.mirror.op.erased import is_erased_key, key_fields, key_hash
+from lakeward.mirror.op.metadata_columns import source_columns
 from lakeward.spark.errors import any_failure, translated
 from lakeward.spark.jvm import has_class
 from lakeward.storage.claims import MANIFEST
 from lakeward.storage.filesystem import for_reading, open_filesystem
-from lakeward.transforms.columns import column
+from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import lacking_keys
 from lakeward.views.verification.report import PASSWORD_VARIABLE, USER_VARIABLE
 from lakeward.views.versions.folders import VERSION_PREFIX, find_version
@@ -225,7 +226,8 @@ def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Works
     """
     context = at.context
     other = open_other(context, against)
-    matches = _matches(mirror, other)
+    own = source_columns(bases.columns, context.settings)
+    matches = _matches(mirror.select(*columns(field.name for field in own)), other)
     by_name = {match.name: match for match in matches}
     compared = [match for match in matches if match.compared_as is not None]
     _require_key(at, by_name)
@@ -235,7 +237,7 @@ def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Works
         expected=_without_erased(at, bases, expected, mirror),
         found=mirror.select(*[column(match.name).cast(_type(match)).alias(match.name) for match in compared]),
         names=tuple(match.name for match in compared),
-        only_here=tuple(lake_column.name for lake_column in bases.columns if lake_column.name not in by_name),
+        only_here=tuple(lake_column.name for lake_column in own if lake_column.name not in by_name),
         only_there=tuple(name for name in other.rows.columns if name not in taken),
         not_compared=tuple(f"{match.name} ({match.types})" for match in matches if match.compared_as is None),
     )

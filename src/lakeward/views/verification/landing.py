@@ -296,7 +296,7 @@ def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, c
     ]
     if not parts:
         return None
-    columns, _, summaries = read_work(context, workspace, current, parts, bases.columns, erased=None)
+    columns, _, summaries = read_work(context, workspace, current, parts, bases.columns, op=0, erased=None)
     times = load_times(context, columns, [summary for summary in summaries if summary.stable])
     if times is None:
         return None

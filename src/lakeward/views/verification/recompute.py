@@ -15,6 +15,7 @@ from lakeward.iceberg.define import LOGGED_STAMP
 from lakeward.iceberg.metadata import lake_columns
 from lakeward.mirror.op.erased import is_erased
 from lakeward.mirror.op.fold import FoldInput, fold_changes, fold_keyless
+from lakeward.mirror.op.metadata_columns import source_columns, with_metadata
 from lakeward.model import OpKind
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import (
@@ -75,7 +76,7 @@ def past_specs(
     """Return how to read the files of each op: with today's settings and the columns at the time of the op."""
     found = []
     for span in spans:
-        columns = _as_declared(span.columns, settings)
+        columns = _as_declared(source_columns(span.columns, settings), settings)
         found.append((span.first, span.last, ReadSpec(table, columns, _settings_of(columns, settings), order_by)))
     return PastSpecs(tuple(found))
 
@@ -177,6 +178,7 @@ def recomputed(at: PointInTime, workspace: Workspace, origin: Origin, names: tup
     source = FoldInput(
         workspace, origin.changes, origin.rows, keys, names, bool(partial), bool(moves), load,
         key_moves=at.context.settings.key_moves, table=str(at.context.table),
+        metadata=at.context.settings.metadata_columns.listed,
     )  # fmt: skip
     folded = fold_changes(source)
     writes = folded.rows.filter(~is_delete()).select(*columns(names))
@@ -211,7 +213,8 @@ def _read_again(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...
 
 def _from_files(at: PointInTime, read: FilesRead, wanted: tuple[Column, ...], reason: str) -> Origin:
     keys, erased = at.context.settings.primary_key, at.bases.erased
-    rows = read.records.filter(column(S.KIND) == S.KIND_CHANGE)
+    rows = with_metadata(read.records, wanted, at.context.settings, column(S.OP))
+    rows = rows.filter(column(S.KIND) == S.KIND_CHANGE)
     if erased is not None and keys:
         rows = rows.filter(~is_erased(rows, keys, erased))
     changes = rows.filter(~is_from_load()).drop(S.OP)

@@ -23,6 +23,7 @@ from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.effect import Effect, OpInput, PreparedOp, capture, plan_fold
 from lakeward.mirror.op.fold import materialize
 from lakeward.mirror.op.ledger import progress_of
+from lakeward.mirror.op.metadata_columns import source_columns, with_metadata
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import carry_out, finish_interrupted
 from lakeward.model import Operation, OpKind, Place, Progress
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeward.columns import Column
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.mirror.op.report import OpReport
@@ -139,12 +141,14 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
     """Log the other copy's rows as the newest changes of every differing key, and apply them like any others."""
     _require_exact(context, examined)
     bases, keys = examined.bases, context.settings.primary_key
-    names = tuple(lake_column.name for lake_column in bases.columns)
+    source = source_columns(bases.columns, context.settings)
+    names = tuple(lake_column.name for lake_column in source)
     corrections = workspace.keep(_corrections(examined, keys, names))
-    _require_lossless(context, corrections, bases)
-    rows = conformed(corrections, bases.columns, {})
+    _require_lossless(context, corrections, source)
+    rows = conformed(corrections, source, {})
     progress = progress_of(context, bases)
-    changes = workspace.keep(_as_changes(rows, keys, names, progress, _commit_micros(against)))
+    found = _as_changes(rows, keys, names, progress, _commit_micros(against))
+    changes = workspace.keep(with_metadata(found, bases.columns, context.settings, F.lit(progress.op + 1)))
     count = changes.count()
     reason = f"{counted(count, 'key differs', 'keys differ')} from {shown_location(against)}"
     record = _record(context, bases, keys=count, reason=reason)
@@ -214,7 +218,7 @@ def _require_exact(context: TableContext, examined: Examined) -> None:
         raise ConfigurationError(msg, hint="compare with a copy that has every column")
 
 
-def _require_lossless(context: TableContext, corrections: DataFrame, bases: Bases) -> None:
+def _require_lossless(context: TableContext, corrections: DataFrame, source: Sequence[Column]) -> None:
     """Refuse values that the mirror's types cannot hold exactly.
 
     Raises:
@@ -223,7 +227,7 @@ def _require_lossless(context: TableContext, corrections: DataFrame, bases: Base
     there = {field.name: field.dataType.simpleString() for field in corrections.schema.fields}
     changed = [
         ~column(name).eqNullSafe(F.expr(f"CAST(try_cast({quote_name(name)} AS {lake_type}) AS {there[name]})"))
-        for name, lake_type in ((lake_column.name, lake_column.lake_type) for lake_column in bases.columns)
+        for name, lake_type in ((lake_column.name, lake_column.lake_type) for lake_column in source)
         if there[name] != spark_type(lake_type).simpleString()
     ]
     if changed and corrections.filter(reduce(lambda left, right: left | right, changed)).take(1):
