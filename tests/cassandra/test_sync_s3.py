@@ -45,5 +45,5 @@ def test_rounds_in_s3(
         assert len(folder.names()) == 1
         assert folder.names()[0] in str(reports[-1].holds["location"])
         assert sync_once(table_session(spark), config, replace(request, source=None)).status == "nothing to do"
-    with pytest.raises(ConfigurationError, match="there is no such bucket"):
+    with pytest.raises(ConfigurationError, match="there is no bucket 'no-such-bucket-of-the-test'"):
         sync_once(table_session(spark), config, replace(request, to="s3://no-such-bucket-of-the-test/exports"))
