@@ -96,6 +96,21 @@ def test_files_are_linked_fetched_and_replaced(place: Place, tmp_path: Path) -> 
         pass
 
 
+def test_a_file_is_put_under_another_name_and_known_by_its_content(place: Place) -> None:
+    system, root = place.system, place.root
+    for name, text in (("one", "first"), ("two", "second, and longer")):
+        system.write_text(f"{root}/v/{name}", text)
+        system.put(f"{root}/v/{name}", f"{root}/final é.csv")
+        assert system.read_text(f"{root}/final é.csv") == text
+        assert system.digest(f"{root}/final é.csv") == system.digest(f"{root}/v/{name}") is not None
+    system.put(f"{root}/v/two", f"{root}/final é.csv")
+    assert set(system.files(root)) == {"v/one", "v/two", "final é.csv"}
+    digest = system.digest(f"{root}/final é.csv")
+    system.write_text(f"{root}/final é.csv", "somebody else's")
+    assert system.digest(f"{root}/final é.csv") not in (digest, None)
+    assert (system.digest(f"{root}/absent"), system.read_text(f"{root}/v/two")) == (None, "second, and longer")
+
+
 def test_a_new_file_exists_once_it_is_complete(place: Place) -> None:
     system, root = place.system, place.root
     with system.new_file(f"{root}/a/file") as draft:

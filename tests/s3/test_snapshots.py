@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import DataError
+from lakeward.views.versions.places import VERSIONS
 from tests.spark.scene import TABLE
-from tests.views.versions import line, made, names, set_up, states
+from tests.views.versions import SETTINGS, line, made, names, set_up, states
 
 if TYPE_CHECKING:
     from tests.s3.scene import S3Scene
@@ -33,10 +34,19 @@ def test_versions_and_the_copy_of_the_current_state(s3_scene: S3Scene) -> None:
     s3_scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "changed", "2020-01-04"))
     s3_scene.run()
     pointer = json.loads(bucket.get(f"copy/{TABLE}/_current.json"))
-    assert (pointer["path"], pointer["rows"]) == ("version=op-3", 3)
-    kept = [key.rpartition("/")[2] for key in bucket.keys(f"copy/{TABLE}/version=op-2/sold=2020-01-02/")]
-    assert [key.rpartition("/")[2] for key in bucket.keys(f"copy/{TABLE}/version=op-3/sold=2020-01-02/")] == kept
-    assert names(s3_scene, f"s3://{bucket.name}/copy/{TABLE}/version=op-3")[4] == "changed"
+    versions = f"copy/{VERSIONS}/{TABLE}"
+    assert (pointer["path"], pointer["rows"]) == (f"../{VERSIONS}/{TABLE}/version=op-3", 3)
+    kept = [key.rpartition("/")[2] for key in bucket.keys(f"{versions}/version=op-2/sold=2020-01-02/")]
+    assert [key.rpartition("/")[2] for key in bucket.keys(f"{versions}/version=op-3/sold=2020-01-02/")] == kept
+    assert names(s3_scene, pointer["location"])[4] == "changed"
+    # What Athena, Trino and Hive read: one list of files for each folder.
+    lists = f"copy/{TABLE}/_symlink_format_manifest/"
+    assert bucket.keys(f"copy/{TABLE}/") == sorted(
+        [f"copy/{TABLE}/_current.json", *(f"{lists}sold=2020-01-0{day}/manifest" for day in (2, 4))]
+    )
+    listed = [uri for key in bucket.keys(lists) for uri in bucket.get(key).decode().split()]
+    written = [key for key in bucket.keys(f"{versions}/version=op-3/") if key.endswith(".parquet")]
+    assert sorted(listed) == [f"s3://{bucket.name}/{key}" for key in sorted(written)]
     assert states(s3_scene) == {"2020-11-14": "current", "op-2": "former", "op-3": "current"}
 
     dated = {"to": f"s3://{bucket.name}/dated", "layout": "dated", "date_column": "sold"}
@@ -59,3 +69,25 @@ def test_versions_and_the_copy_of_the_current_state(s3_scene: S3Scene) -> None:
         s3_scene.lakeward.snapshots.read(place)
     s3_scene.lakeward.snapshots.drop(TABLE, version="2020-11-14")
     assert (bucket.keys(prefix), "2020-11-14" in states(s3_scene)) == ([], False)
+    require_a_single_file(s3_scene)
+
+
+def require_a_single_file(s3_scene: S3Scene) -> None:
+    """Publish the same table as one file at a fixed name, known by the property that only our copy has."""
+    bucket = s3_scene.bucket
+    single = {"to": f"s3://{bucket.name}/copy", "single_file": "final.csv", "columns": ["id", "name"]}
+    s3_scene.configure({TABLE: {**SETTINGS, "publish": single}})
+    s3_scene.run()
+    assert bucket.get(f"copy/{TABLE}/final.csv").decode() == "id,name\n1,one on 13th\n2,\n4,changed\n"
+    assert bucket.keys(f"copy/{TABLE}/") == [f"copy/{TABLE}/_current.json", f"copy/{TABLE}/final.csv"]
+    s3_scene.land("20201118-000000000.csv", line("D", "2020-11-17 10:00:00", 4, "NULL"))
+    s3_scene.run()
+    assert bucket.get(f"copy/{TABLE}/final.csv").decode() == "id,name\n1,one on 13th\n2,\n"
+    # A version of the same op in another shape is not written among the files that readers have open.
+    s3_scene.configure({TABLE: {**SETTINGS, "publish": {**single, "header": False}}})
+    bucket.put(f"copy/{TABLE}/final.csv", b"mine")
+    assert "is not what Lakeward wrote" in str(s3_scene.refused().message)
+    bucket.remove(f"copy/{TABLE}/final.csv")
+    s3_scene.run()
+    assert bucket.get(f"copy/{TABLE}/final.csv").decode() == "1,one on 13th\n2,\n"
+    assert {key.split("/")[3] for key in bucket.keys(f"copy/{VERSIONS}/{TABLE}/")} == {"version=op-4.2"}

@@ -75,3 +75,45 @@ def test_the_catalog_of_the_configuration_is_opened(moto_endpoint, monkeypatch, 
     lake = {"catalog": f"glue://?region={REGION}", "warehouse": "s3://bucket/lake"}
     with GlueTables.open(parse_config({"lake": lake}, base=tmp_path)) as tables:
         assert not tables.points_to(f"none{uuid.uuid4().hex}.product", "s3://b/v")
+
+
+def test_folders_by_value_keep_their_types_and_follow_the_version(client):
+    database = f"d{uuid.uuid4().hex[:8]}"
+    tables, name = GlueTables(client), f"{database}.product_snapshot"
+
+    def version(label: str, depts: list[str], **described: Any) -> Any:
+        files = {f"dept={dept}/size=7/part-0.parquet": 1 for dept in depts}
+        columns = (Column("dept", "string"), Column("size", "int"), Column("id", "bigint"))
+        made = replace(manifest_of(label, files, label), columns=columns, layout="partitioned")
+        return replace(made, **{"partition_by": ("dept", "size"), **described})
+
+    place = "s3://bucket/_lakeward_versions/sales.product/version="
+    tables.point(name, f"{place}a", version("a", ["007", "a%2Fb", "gone"]), {"id": "the key", "dept": "as sold"})
+    found = client.get_table(DatabaseName=database, Name="product_snapshot")["Table"]
+    assert found["PartitionKeys"] == [
+        {"Name": "dept", "Type": "string", "Comment": "as sold"}, {"Name": "size", "Type": "int"},
+    ]  # fmt: skip
+    assert found["StorageDescriptor"]["Columns"] == [{"Name": "id", "Type": "bigint", "Comment": "the key"}]
+    tables.point(name, f"{place}b", version("b", ["007", "a%2Fb", "new"]))
+    assert partitions(client, database) == {
+        value: f"{place}b/dept={folder}/size=7" for value, folder in (("007",) * 2, ("a/b", "a%2Fb"), ("new",) * 2)
+    }
+    # Other folders than before: none of the former ones is left among them.
+    tables.point(name, f"{place}c", version("c", ["007"], partition_by=("dept",), files={"dept=007/p": 1}))
+    assert partitions(client, database) == {"007": f"{place}c/dept=007"}
+    with pytest.raises(ConfigurationError, match=r"belongs to sales\.product, not to sales\.other"):
+        tables.point(name, f"{place}d", replace(version("d", []), table="sales.other"))
+    tables.forget(name, "sales.other")
+    assert tables.points_to(name, f"{place}c"), "it was removed for another table"
+    tables.forget(name, "sales.product")
+    tables.forget(name, "sales.product")
+    assert not tables.points_to(name, f"{place}c")
+
+
+def test_text_files_are_text_for_glue(client):
+    database = f"d{uuid.uuid4().hex[:8]}"
+    made = replace(manifest_of("a", {"final.csv": 1}), format="csv", header=False)
+    GlueTables(client).point(f"{database}.product_snapshot", "s3://b/v", made)
+    found = client.get_table(DatabaseName=database, Name="product_snapshot")["Table"]
+    assert {column["Type"] for column in found["StorageDescriptor"]["Columns"]} == {"string"}
+    assert "skip.header.line.count" not in found["Parameters"]

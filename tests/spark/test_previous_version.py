@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from pyarrow.parquet import read_table
 
 from lakeward.cli.main import cli
 
@@ -105,6 +106,10 @@ def test_the_lake_is_run_verified_undone_and_its_state_rebuilt() -> None:
     assert by_table(call("status"), "state") == dict.fromkeys(TABLES, "current")
     require_verified()
     assert by_table(call("run"), "outcome") == dict.fromkeys(TABLES, "idle")
+    # Its copy as files was in the folder that readers scan, one version beside the other.
+    visits = Path("published/sales.visit")
+    assert sorted(path.name for path in visits.iterdir()) == ["_current.json", "current"]
+    assert sum(read_table(file).num_rows for file in (visits / "current").glob("*.parquet")) == 3
 
     before = by_table(call("status"), "op")
     landing = Path("landing/sales")

@@ -63,6 +63,7 @@ from lakeward.views.history.scd2 import HistoryReport
 from lakeward.views.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
 from lakeward.views.versions.manage import Version, VersionState
 from lakeward.views.versions.manifest import Lineage, Manifest, Publication, PublicationKind
+from lakeward.views.versions.places import Pointer
 
 _MOMENT = datetime(2026, 11, 18, 9, 30, 1, 250_000, tzinfo=UTC)
 _PLACE = Place("0001", "20240101000000000000", "sales/product/ü.csv", 3, 1)
@@ -264,9 +265,16 @@ EXAMPLES: dict[str, Any] = {
     "maintenance": MaintenanceReport((_MAINTENANCE,), 1.0),
     "manifest": _MANIFEST,
     "manifest of a set": replace(_MANIFEST, set=_SET),
+    "manifest of a single file": replace(
+        _MANIFEST, format="csv", layout="single", chosen=("größe",), header=False, single_file="final.csv", digest="00"
+    ),
+    "manifest of folders by value": replace(_MANIFEST, layout="partitioned", partition_by=("größe",)),
     "notice": Notice("failure", "text ü", "run", "now", (TableNotice("a.b", "error", None, "DataError", "then"),), 2),
     "op record": OpRecord(4, OpKind.LOAD, 2, _PROGRESS, starts=True, decision=_DECISION),
     "op record of an erasure": OpRecord(5, OpKind.ERASE, 2, Progress(5), erasure=_ERASURE, reason="ü"),
+    "pointer": Pointer(
+        "sales.product", "op-3", "../v/version=op-3", "to/v/version=op-3", "final.csv", "00", "a.b", op=3
+    ),
     "progress": _PROGRESS,
     "partition candidate": PartitionCandidate("months(at)", "from then to now"),
     "proposal": Proposal(

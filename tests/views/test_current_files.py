@@ -12,7 +12,7 @@ from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_form
 from lakeward.views.versions.manage import rebuild_publication
 from lakeward.views.versions.manifest import list_publications
 from tests.spark.scene import TABLE
-from tests.views.copies import DATED, seen_by_readers
+from tests.views.copies import DATED, seen_by_readers, versions_of
 from tests.views.versions import SETTINGS, line, set_up, states
 
 if TYPE_CHECKING:
@@ -39,38 +39,38 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
     set_up(scene, publish=DATED)
     root = scene.folder / "copy" / TABLE
     assert seen_by_readers(root) == {1: "one on 13th", 2: None, 4: "four"}
-    first = files(root / "version=op-2")
+    versions = versions_of(root)
+    first = files(versions / "version=op-2")
     flipped = (root / "_current.json").stat().st_mtime_ns
     assert scene.run().outcome is Outcome.IDLE
     assert (root / "_current.json").stat().st_mtime_ns == flipped, "nothing happened, and something was written"
     # A row moves from the fourth to the fifth of January: the former folder becomes empty, the second stays.
     scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "moved", "2020-01-05"))
     scene.run()
-    second = files(root / "version=op-3")
+    second = files(versions / "version=op-3")
     assert set(second) == {"sold=2020-01-02", "sold=2020-01-05"}
     assert second["sold=2020-01-02"] == first["sold=2020-01-02"], "an unchanged date was written again"
     assert seen_by_readers(root) == {1: "one on 13th", 2: None, 4: "moved"}
     scene.land("20201118-000000000.csv", line("I", "2020-11-17 10:00:00", 5, "without a date"))
     scene.run()
-    assert sorted(path.name for path in root.iterdir()) == [
-        "_current.json", "current", "version=op-3", "version=op-4",
-    ]  # fmt: skip
+    assert sorted(path.name for path in root.iterdir()) == ["_current.json", "current"]
+    assert sorted(path.name for path in versions.iterdir()) == ["version=op-3", "version=op-4"]
     assert states(scene) == {"op-3": "former", "op-4": "current"}
     assert seen_by_readers(root)[5] == "without a date"
-    found = scene.lakeward.snapshots.read(str(root / "version=op-4"))
+    found = scene.lakeward.snapshots.read(str(versions / "version=op-4"))
     assert found.count() == 4
     # What an erasure asks for: the copy made anew, and no older one left.
     with scene.lakeward._opened.workbench().leased(scene.lakeward.table(TABLE)) as context:
         newest = list_publications(context.mirror.metadata())[-1]
         rebuild_publication(context, newest)
     assert states(scene) == {"op-4": "current"}
-    assert not set(files(root / "version=op-4").values()) & set(second.values())
+    assert not set(files(versions / "version=op-4").values()) & set(second.values())
 
 
 def test_a_manifest_with_the_first_checksums_is_held_against_the_rows(scene: Scene) -> None:
     set_up(scene, publish=DATED)
     root = scene.folder / "copy" / TABLE
-    path = root / "version=op-2" / "_manifest.json"
+    path = versions_of(root) / "version=op-2" / "_manifest.json"
     manifest = json.loads(path.read_text())
     assert manifest.pop("checksum_version") == CHECKSUM_VERSION
     assert manifest["parts"].keys() == FIRST_CHECKSUMS.keys()
@@ -81,9 +81,9 @@ def test_a_manifest_with_the_first_checksums_is_held_against_the_rows(scene: Sce
     first = files(path.parent)
     scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "moved", "2020-01-05"))
     scene.run()
-    second = files(root / "version=op-3")
+    second = files(versions_of(root) / "version=op-3")
     assert second["sold=2020-01-02"] == first["sold=2020-01-02"], "an unchanged date was written again"
-    written = json.loads((root / "version=op-3" / "_manifest.json").read_text())
+    written = json.loads((versions_of(root) / "version=op-3" / "_manifest.json").read_text())
     assert written["checksum_version"] == CHECKSUM_VERSION
     assert {text.count(":") for text in (written["content_hash"], *written["parts"].values())} == {1}
 

@@ -13,7 +13,7 @@ from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.views.versions.folders import find_version
 from tests.spark.crash import crash_at, leave_branches
 from tests.spark.scene import TABLE
-from tests.views.copies import DATED, seen_by_readers
+from tests.views.copies import DATED, seen_by_readers, versions_of
 from tests.views.versions import line, made, names, set_up, states
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ CRASHED = (
     Step.PUBLISH_REMOVED,
     Step.PUBLISH_FORGOTTEN,
     Step.PUBLISH_DATES,
+    Step.PUBLISH_PLACED,
     Step.PUBLISH_FLIPPED,
 )
 REPLACING = CRASHED[:7]
@@ -89,11 +90,11 @@ def test_refreshing_the_copy_of_the_current_state(scene: Scene) -> None:
     set_up(scene, publish=DATED)
     root = scene.folder / "copy" / TABLE
     scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "changed", "2020-01-04"))
-    for step in ("publish.dates", "publish.recorded", "publish.moved", "publish.flipped"):
+    for step in ("publish.dates", "publish.recorded", "publish.moved", "publish.placed", "publish.flipped"):
         crash_at(scene, step)
-        assert seen_by_readers(root)[4] in ("four", "changed")
+        assert seen_by_readers(root, is_switched=step != "publish.placed")[4] in ("four", "changed")
     scene.run()
-    assert (seen_by_readers(root)[4], hidden(root)) == ("changed", [])
+    assert (seen_by_readers(root)[4], hidden(root), hidden(versions_of(root))) == ("changed", [], [])
     assert states(scene) == {"op-2": "former", "op-3": "current"}
     scene.land("20201118-000000000.csv", line("D", "2020-11-17 10:00:00", 4, "NULL"))
     for step in ("publish.removed", "publish.forgotten"):

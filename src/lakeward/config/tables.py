@@ -56,13 +56,42 @@ class CsvSettings(Settings):
     load_columns: NameList | None = Field(None, description="exact columns of headerless load files, in order")
 
 
+_FILE_FORMATS = {"csv": "csv", "parquet": "parquet", "orc": "orc", "json": "json", "jsonl": "json"}
+_SINGLE_FILE = re.compile(rf"[^/\\_.][^/\\]*?\.({'|'.join(_FILE_FORMATS)})(\.gz)?")
+_PACKED_FORMATS = ("csv", "json")
+
+
 class PublishSettings(Settings):
     """Plain files refreshed after each run."""
 
-    to: str = Field(description="folder of the files, which are put below it by table and version")
-    format: Literal["parquet", "csv", "json", "orc"] = Field("parquet", description="format of the files")
+    to: str = Field(description="folder of the files, which are put below it by table")
+    format: Literal["parquet", "csv", "json", "orc"] = Field(
+        "parquet", description="format of the files; that of the name with single_file"
+    )
     layout: Literal["flat", "dated"] = Field("flat", description="dated: one folder per date of date_column")
     date_column: str | None = Field(None, description="date or timestamp column of the dated layout")
+    partition_by: NameList = Field((), description="columns whose values name the folders: dept=Toys/, nested in order")
+    columns: NameList = Field((), description="columns to publish, in this order; default all")
+    single_file: str | None = Field(
+        None, description="one file of this name instead of a folder, replaced in one step: final.csv, final.csv.gz"
+    )
+    header: bool = Field(True, description="whether CSV files begin with the names of the columns")
+    registered: bool | str = Field(
+        False,
+        alias="register",
+        description="external table database.table that points to the files, in Glue or a Hive metastore; true: "
+        "default.<table>_current",
+    )
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _format_of_the_name(cls, value: Any) -> Any:
+        """Fill in the format of a single file."""
+        if not isinstance(value, dict) or not isinstance(value.get("single_file"), str) or "format" in value:
+            return value
+        return {**value, "format": _file_format(value["single_file"])}
 
     @model_validator(mode="after")
     def _dates_need_a_column(self) -> Self:
@@ -70,6 +99,42 @@ class PublishSettings(Settings):
             msg = "layout: dated and date_column: must be set together"
             raise ValueError(msg)
         return self
+
+    @model_validator(mode="after")
+    def _must_go_together(self) -> Self:
+        if self.partition_by and self.layout == "dated":
+            msg = "partition_by: and layout: dated both make the folders: use one of them"
+            raise ValueError(msg)
+        if self.single_file is not None and (self.partition_by or self.layout == "dated"):
+            msg = "single_file: has no folders: leave out partition_by: and layout: dated"
+            raise ValueError(msg)
+        if self.single_file is not None and self.format != _file_format(self.single_file):
+            msg = f"single_file: {self.single_file} does not end as format: {self.format} does"
+            raise ValueError(msg)
+        if not self.header and self.format != "csv":
+            msg = f"header: false is for CSV, and the format is {self.format}"
+            raise ValueError(msg)
+        return self
+
+    @field_validator("partition_by", "columns")
+    @classmethod
+    def _names_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if repeated := sorted({name for name in value if value.count(name) > 1}):
+            msg = f"names a column more than once: {', '.join(repeated)}"
+            raise ValueError(msg)
+        return value
+
+
+def _file_format(name: str) -> str:
+    """Return the format of a single file by the end of its name."""
+    found = _SINGLE_FILE.fullmatch(name)
+    if found is None or (found[2] and _FILE_FORMATS[found[1]] not in _PACKED_FORMATS):
+        msg = (
+            f"single_file: {name!r} is not a file name ending in .csv, .csv.gz, .json, .jsonl, .json.gz, .jsonl.gz, "
+            ".parquet or .orc; it names a file, not a path, and begins with neither _ nor a dot"
+        )
+        raise ValueError(msg)
+    return _FILE_FORMATS[found[1]]
 
 
 class SnapshotSettings(Settings):

@@ -36,6 +36,6 @@ def quiet_query_errors() -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def gathered(frame: DataFrame, by: Column) -> DataFrame:
-    """Return the rows partitioned by a value, in partitions of even size where Spark can do that."""
-    return frame.repartition(by) if IS_SPARK_3 else frame.hint("rebalance", by)
+def gathered(frame: DataFrame, *by: Column) -> DataFrame:
+    """Return the rows partitioned by values, in partitions of even size where Spark can do that."""
+    return frame.repartition(*by) if IS_SPARK_3 else frame.hint("rebalance", *by)

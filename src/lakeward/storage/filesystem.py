@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.request import url2pathname
@@ -32,7 +33,6 @@ from lakeward.text import split_address
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from hashlib import blake2b
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -48,7 +48,11 @@ _NO_CHECKSUM_FILES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 # The beginning of the names of files that Spark writes; Spark 3 ignores the setting and uses "part".
 _BASE_NAME = "mapreduce.output.basename"
 FileSystemClass = TypeVar("FileSystemClass", bound=type)
-_METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
+_METHODS = (
+    "exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point", "pointed",
+    "digest", "put",
+)  # fmt: skip
+_HASH_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,15 @@ class FileSystem(ABC):
 
     There is no method to remove a folder with all its content: files are removed by their names, so that those of
     others stay. ``can_rename`` is whether there are folders, which are renamed in one step: elsewhere a folder is only
-    what the keys of some objects begin with. ``signature`` is the beginning of the names of files that a signed file
-    system writes, else empty.
+    what the keys of some objects begin with. ``can_point`` is whether :meth:`point` makes links. ``signature`` is the
+    beginning of the names of files that a signed file system writes, else empty.
 
     What fails is a :class:`~lakeward.errors.LakewardError`, except for :meth:`walk` and the methods of
     :class:`TaskFileSystem`: their callers know best what an ``OSError`` of the disk means.
     """
 
     can_rename: bool = True
+    can_point: bool = False
     signature: str = ""
 
     def signed(self, writer: str) -> Self:
@@ -158,8 +163,23 @@ class FileSystem(ABC):
     def for_spark(self, path: str) -> str:
         """Return the path as Spark needs it."""
 
+    @abstractmethod
+    def put(self, source: str, target: str) -> None:
+        """Make the content of one file that of another name, too, in one step: readers see the former or the new.
+
+        :meth:`digest` then returns the same for both.
+        """
+
+    @abstractmethod
+    def digest(self, path: str) -> str | None:
+        """Return a text that no file with another content has; None where there is no file."""
+
     def point(self, folder: str, name: str, target: str) -> None:  # noqa: B027
-        """Make a name in a folder a link to a folder beside it, where the file system can do that in one step."""
+        """Make a name in a folder a link to another folder (a relative path), where ``can_point``, in one step."""
+
+    def pointed(self, folder: str, name: str) -> str | None:
+        """Return the folder that a name is a link to, as it was given; None where it is no link."""
+        return None
 
 
 class TaskFileSystem(FileSystem):
@@ -271,6 +291,8 @@ def _translated(method: Callable[..., Any]) -> Callable[..., Any]:
 @translating_errors
 class LocalFileSystem(TaskFileSystem):
     """The disk of this machine, or one that all machines mount at the same path."""
+
+    can_point = True
 
     def _spark_options(self) -> Mapping[str, str]:
         return _NO_CHECKSUM_FILES
@@ -401,15 +423,43 @@ class LocalFileSystem(TaskFileSystem):
         """Return the path for Spark, with the scheme of local files: the default may be the cluster's file system."""
         return f"file://{local_path(path)}"
 
+    def put(self, source: str, target: str) -> None:
+        """Link or copy a file under a hidden name beside the other, and rename it."""
+        place = local_path(target)
+        # Always the same name: what a killed process left is replaced by the next one.
+        draft = place.with_name(f".{place.name}.draft")
+        draft.unlink(missing_ok=True)
+        self.link({source: str(draft)})
+        draft.replace(place)
+        # Nothing is renamed where both are links to the same file.
+        draft.unlink(missing_ok=True)
+
+    def digest(self, path: str) -> str | None:
+        """Return a hash of a file's bytes."""
+        digest = blake2b(digest_size=_HASH_BYTES)
+        try:
+            with self.fetch(path, digest):
+                return digest.hexdigest()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def point(self, folder: str, name: str, target: str) -> None:
-        """Make a symbolic link to a folder beside it."""
+        """Make a symbolic link to a folder; another link is replaced only if it led to one beside that."""
         place = local_path(folder) / name
-        if os.path.lexists(place) and not (place.is_symlink() and len(place.readlink().parts) == 1):
-            msg = f"{place} exists and is not a link to a folder beside it: it is not replaced"
+        present = self.pointed(folder, name)
+        beside = {Path(), Path(target).parent}
+        if os.path.lexists(place) and (present is None or Path(present).parent not in beside):
+            msg = f"{place} exists and is not a link that Lakeward made: it is not replaced"
             raise ConfigurationError(msg, hint="move it elsewhere, or publish to another folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_name(_draft_name(name))
         draft.symlink_to(target, target_is_directory=True)
         draft.replace(place)
+
+    def pointed(self, folder: str, name: str) -> str | None:
+        """Return the target of a symbolic link."""
+        place = local_path(folder) / name
+        return str(place.readlink()) if place.is_symlink() else None
 
 
 def _microseconds(status: os.stat_result) -> int:

@@ -117,6 +117,25 @@ class HadoopFileSystem(FileSystem):
             util, system = self._jvm.org.apache.hadoop.fs.FileUtil, self._system(source)
             util.copy(system, self._path(source), system, self._path(target), False, self._conf)
 
+    def put(self, source: str, target: str) -> None:
+        """Copy a file through this process: under a hidden name that is renamed, or where that is one step anyway."""
+        folder, _, name = target.rpartition("/")
+        draft = f"{folder}/.{name}.draft" if self.can_rename else target
+        util, system = self._jvm.org.apache.hadoop.fs.FileUtil, self._system(source)
+        util.copy(system, self._path(source), self._system(draft), self._path(draft), False, True, self._conf)
+        if self.can_rename:
+            self._replace(draft, target)
+
+    def digest(self, path: str) -> str | None:
+        """Return a hash of a file's bytes."""
+        if not self.exists(path):
+            return None
+        stream = self._system(path).open(self._path(path))
+        try:
+            return str(self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+        finally:
+            stream.close()
+
     def for_spark(self, path: str) -> str:
         """Return the path for Spark; old addresses of S3 have the scheme s3a there."""
         return re.sub("^s3n:", "s3a:", path)

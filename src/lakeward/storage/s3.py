@@ -33,6 +33,8 @@ _REMEDY = "check s3: in lakeward.yaml and the AWS_* variables, then: lakeward do
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 10, 60, 5
 # The most objects that S3 removes by one request.
 _REMOVED_AT_ONCE = 1000
+# The property of a copied object that names the content.
+_CONTENT = "lakeward-content"
 # Spark itself reaches S3 by this class.
 S3_CLIENT_CLASS = "software.amazon.awssdk.services.s3.S3Client"
 
@@ -348,6 +350,24 @@ class S3FileSystem(TaskFileSystem):
             (old_bucket, old_key), (bucket, key) = self._place(source), self._place(target)
             with s3_errors(target):
                 self._client.copy({"Bucket": old_bucket, "Key": old_key}, bucket, key)
+
+    def put(self, source: str, target: str) -> None:
+        """Copy an object without downloading it; S3 shows a copy in parts when it is complete."""
+        (old_bucket, old_key), (bucket, key) = self._place(source), self._place(target)
+        # The ETag of a copy in parts differs from that of its source.
+        extra = {"Metadata": {_CONTENT: self.digest(source) or ""}, "MetadataDirective": "REPLACE"}
+        with s3_errors(target):
+            self._client.copy({"Bucket": old_bucket, "Key": old_key}, bucket, key, ExtraArgs=extra)
+
+    def digest(self, path: str) -> str | None:
+        """Return an object's ETag, or that of the object whose content :meth:`put` copied to it."""
+        bucket, key = self._place(path)
+        try:
+            with s3_errors(path):
+                found = self._client.head_object(Bucket=bucket, Key=key)
+        except FileNotFoundError:
+            return None
+        return str(found.get("Metadata", {}).get(_CONTENT) or found["ETag"].strip('"'))
 
     def for_spark(self, path: str) -> str:
         """Return the path for Spark; Hadoop knows S3 by the scheme s3a only."""

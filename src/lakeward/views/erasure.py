@@ -60,7 +60,7 @@ from lakeward.transforms.columns import column
 from lakeward.transforms.versions import VALID_FROM
 from lakeward.views.history.keys import row_key
 from lakeward.views.history.scd2 import shown_names
-from lakeward.views.versions.folders import read_version
+from lakeward.views.versions.folders import find_version
 from lakeward.views.versions.manage import rebuild_publication
 from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
 
@@ -124,9 +124,15 @@ def _exists(context: TableContext, publication: Publication) -> bool:
 
 
 def rows_in_publication(context: TableContext, record: OpRecord, publication: Publication) -> Stored:
-    """Count rows of erased keys in published files."""
+    """Count rows of erased keys in published files.
+
+    A copy without all columns of the key does not show whose rows it has: from before the erasure, each file counts.
+    """
     erasure, key = erasure_of(record), context.settings.primary_key
-    rows = read_version(context.spark, context.config, publication.location)
+    version = find_version(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    rows = version.read(context.spark)
+    if not set(key) <= set(rows.columns):
+        return Stored(0, 0, tuple(version.manifest.files) if publication.op < record.op else ())
     found = rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes))
     by_file = found.groupBy(F.input_file_name().alias("file")).count()
     return sum((Stored(count, 0, (file,)) for file, count in by_file.toLocalIterator()), Stored())

@@ -19,7 +19,6 @@ from lakeward.storage.claims import Claim, written_files
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.publish import _FolderPublication
 from lakeward.views.versions import folders
-from lakeward.views.versions.current import _require_own_pointer
 from lakeward.views.versions.folders import (
     VersionPlace,
     complete_manifest,
@@ -31,6 +30,7 @@ from lakeward.views.versions.folders import (
     tidy,
 )
 from lakeward.views.versions.manifest import Manifest, read_manifest
+from lakeward.views.versions.places import CopyPlace, Pointer
 
 STEPS = ("publish.written", "publish.staged", "publish.recorded", "publish.aside", "publish.moved")
 
@@ -220,7 +220,7 @@ def test_the_local_store_links_points_and_understands_uris(tmp_path):
     with pytest.raises(ConfigurationError, match="it is not replaced"):
         store.point(str(tmp_path), "current", "c")
     (tmp_path / "elsewhere").symlink_to(tmp_path / "a b")
-    with pytest.raises(ConfigurationError, match="not a link to a folder beside it"):
+    with pytest.raises(ConfigurationError, match="not a link that Lakeward made"):
         store.point(str(tmp_path), "elsewhere", "c")
     assert ((tmp_path / "current").read_text(), (tmp_path / "elsewhere").readlink()) == ("theirs", tmp_path / "a b")
 
@@ -361,11 +361,13 @@ def test_a_damaged_file_of_a_version_is_removed_with_it(place):
 
 @pytest.mark.parametrize("text", ["mine", "[]", "{}", '{"table": "other.table", "version": "v1"}', "\udcff"])
 def test_a_pointer_of_another_program_is_not_replaced(place, text):
-    file = Path(place.root, "_current.json")
-    _require_own_pointer(place, "sales.product")
+    copy = CopyPlace(place.store, place.root.rpartition("/")[0], "sales.product")
+    file = Path(copy.root, "_current.json")
+    assert copy.own_pointer() is None
     file.parent.mkdir()
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigurationError, match="it is not replaced"):
-        _require_own_pointer(place, "sales.product")
+        copy.own_pointer()
+    assert copy.pointer() is None
     file.write_text('{"table": "sales.product", "version": "v0"}')
-    _require_own_pointer(place, "sales.product")
+    assert copy.own_pointer() == Pointer("sales.product", "v0")

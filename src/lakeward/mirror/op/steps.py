@@ -84,6 +84,7 @@ class Step(StrEnum):
     PUBLISH_REMOVED = "publish.removed"
     PUBLISH_FORGOTTEN = "publish.forgotten"
     PUBLISH_DATES = "publish.dates"
+    PUBLISH_PLACED = "publish.placed"
     PUBLISH_FLIPPED = "publish.flipped"
 
     SCD2_TABLES = "scd2.tables"

@@ -1,20 +1,21 @@
-"""The current state as plain files: a new version is written beside the old, then one pointer is switched.
+"""The current state as plain files: a new version is written beside the old, then readers are switched to it.
 
-Dates whose rows did not change are not written again: their files are linked from the previous version.
+Where readers find it is in :mod:`lakeward.views.versions.places`. Dates whose rows did not change are not written
+again: their files are linked from the previous version.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ConfigurationError
+from lakeward.errors import BugError, DataError
 from lakeward.mirror.op.as_of import AsOf, point_in_time
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
+from lakeward.session.catalog import catalog_kind
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import columns
 from lakeward.views.versions.create import (
@@ -26,22 +27,40 @@ from lakeward.views.versions.create import (
     written,
 )
 from lakeward.views.versions.dates import earlier_versions, write_dates
-from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, table_root, tidy
-from lakeward.views.versions.layouts import FileShape, VersionTarget
+from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, tidy
+from lakeward.views.versions.layouts import PARTITIONED, SINGLE, FileShape, VersionTarget
 from lakeward.views.versions.manifest import PublicationKind, list_publications
+from lakeward.views.versions.places import (
+    CopyPlace,
+    Pointer,
+    is_as_written,
+    misplaced,
+    place_version,
+    require_free_names,
+)
+from lakeward.views.versions.register import register, require_lasting, require_name, unregister
 from lakeward.views.versions.tags import remove_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from lakeward.config import PublishSettings
     from lakeward.mirror.op.context import TableContext
     from lakeward.storage.claims import Claim
     from lakeward.views.versions.dates import EarlierVersion
     from lakeward.views.versions.manifest import Manifest, Publication
 
-POINTER, LINK = "_current.json", "current"
 # Readers that opened the previous version before the switch can finish.
 KEPT_VERSIONS = 2
+
+
+@dataclass(frozen=True)
+class WantedCopy:
+    """A copy of the current state: its place, its shape, and the external table that points to it (or empty)."""
+
+    place: CopyPlace
+    shape: FileShape
+    registered: str = ""
 
 
 def publish_current(context: TableContext) -> Publication | None:
@@ -55,111 +74,190 @@ def publish_current(context: TableContext) -> Publication | None:
     bases = capture(context)
     if bases.mirror is None or not bases.applied:
         return None
-    to = context.config.resolve(settings.to)
-    shape = FileShape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
-    place = VersionPlace(
-        open_filesystem(context.spark, context.config, to),
-        table_root(to, context.table),
-        op_moment(bases.applied).label,
-    )
-    known = _known(context, place.root)
-    if not _is_published(place, shape, known):
+    wanted = _wanted(context, settings)
+    known = _known(context, wanted.place)
+    if not _is_published(wanted, bases.applied, known):
         with publishing(context) as lease:
-            tidy(place)
-            return _publish(context, place, shape, lease.require)
-    if len(known) > KEPT_VERSIONS:
+            return _publish(context, wanted, lease.require)
+    if superseded := _superseded(wanted, known):
         # A crash came after the switch and before the old versions were removed.
         with publishing(context):
-            remove_versions(context, known[:-KEPT_VERSIONS])
+            remove_versions(context, superseded)
     return None
 
 
 def rebuild_current(context: TableContext, publication: Publication) -> Publication:
     """Rebuild the copy of the current state, and remove all older copies."""
-    store = open_filesystem(context.spark, context.config, publication.location)
-    former = place_of(store, publication.location)
-    timezone = context.config.timezone
-    shape = FileShape(publication.format, publication.layout, publication.date_column, timezone)
-    place = replace(former, version=op_moment(capture(context).applied).label)
+    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    # The newest may be one that a crash left without files.
+    complete = [
+        (manifest.shape, known.registered)
+        for known in _known(context, place)
+        if (manifest := place_of(place.store, known.location).manifest()) is not None
+    ]
+    if not complete:
+        msg = f"{context.table}: no copy of the current state below {place.root} is complete"
+        raise DataError(msg, hint=f"lakeward run {context.table}")
+    wanted = WantedCopy(place, *complete[-1])
     with publishing(context) as lease:
-        tidy(place)
-        made = _publish(context, place, shape, lease.require, from_scratch=True)
-        own = _known(context, place.root)
+        made = _publish(context, wanted, lease.require, from_scratch=True)
+        own = _known(context, place)
         remove_versions(context, [publication for publication in own if publication.id != made.id])
     return made
 
 
+def missing_from_its_place(context: TableContext, publication: Publication, manifest: Manifest) -> str | None:
+    """Return why readers do not find the newest copy where they look for it; None where they do."""
+    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    return misplaced(place, place_of(place.store, publication.location), manifest)
+
+
+def shape_of(settings: PublishSettings, timezone: str) -> FileShape:
+    """Return the shape of the files that settings ask for."""
+    layout = SINGLE if settings.single_file else PARTITIONED if settings.partition_by else settings.layout
+    return FileShape(
+        settings.format,
+        layout,
+        settings.date_column or "",
+        timezone,
+        settings.partition_by,
+        settings.columns,
+        settings.single_file or "",
+        settings.header,
+    )
+
+
+def _wanted(context: TableContext, settings: PublishSettings) -> WantedCopy:
+    to = context.config.resolve(settings.to)
+    place = CopyPlace(open_filesystem(context.spark, context.config, to), to.rstrip("/"), str(context.table))
+    registered = ""
+    if settings.registered:
+        usual = f"default.{context.table.name}_current"
+        name = usual if settings.registered is True else settings.registered
+        registered = require_name(name, catalog_kind(context.config))
+        require_lasting(context.spark, context.config)
+    return WantedCopy(place, shape_of(settings, context.config.timezone), registered)
+
+
+def _is_published(wanted: WantedCopy, op: int, known: Sequence[Publication]) -> bool:
+    """Whether the mirror's newest op is published already, in the wanted shape, and readers find it."""
+    place, pointer = wanted.place, wanted.place.pointer()
+    if pointer is None or (pointer.registered or "") != wanted.registered:
+        return False
+    version = place.version(pointer.version)
+    manifest = version.manifest() if pointer.path == place.path_of(version) else None
+    if manifest is None or _finished(manifest, wanted, op, known) is None:
+        return False
+    return misplaced(place, version, manifest) is None
+
+
+def _finished(manifest: Manifest, wanted: WantedCopy, op: int, known: Sequence[Publication]) -> Publication | None:
+    """Return the record of a complete version if it is the newest one, of an op in the wanted shape."""
+    if manifest.shape != wanted.shape or manifest.lineage.op != op:
+        return None
+    # Of two versions of an op, in shapes that settings had one after the other, the older one may be removed.
+    return known[-1] if known and known[-1].id == manifest.id else None
+
+
 def _publish(
-    context: TableContext,
-    place: VersionPlace,
-    shape: FileShape,
-    before: Callable[[], None],
-    *,
-    from_scratch: bool = False,
+    context: TableContext, wanted: WantedCopy, before: Callable[[], None], *, from_scratch: bool = False
 ) -> Publication:
-    _require_own_pointer(place, str(context.table))
+    """Write the newest op's rows, switch readers to them, and remove older versions.
+
+    A version that is complete already, because a crash came before the switch, is not written again.
+    """
+    pointer = _require_own_names(context, wanted)
+    tidy(VersionPlace(wanted.place.store, wanted.place.root, ""))
     while True:
         found = _current_rows(context)
-        earlier = [] if from_scratch else _earlier(context, place, shape, found)
         require_erasures_applied(context, found.at.bases)
         context.reached(Step.PUBLISH_ROWS)
-        made = _written(context, found, place, shape, earlier, before)
-        _switch(context, place, made)
+        tidy(wanted.place.version(op_moment(found.op).label))
+        made = None if from_scratch else _finished_before(context, wanted, found)
+        if made is None:
+            place = _free(wanted.place.version(op_moment(found.op).label))
+            earlier = [] if from_scratch else _earlier(context, wanted, found)
+            made = _written(context, found, place, wanted, earlier, before)
+        _switch(context, wanted, place_of(wanted.place.store, made.location), made, pointer, found)
+        pointer = wanted.place.own_pointer()
         from_scratch = is_erased_since(context, found.at.bases.logged)
         if not from_scratch:
             break
-    remove_versions(context, _known(context, place.root)[:-KEPT_VERSIONS])
+    remove_versions(context, _superseded(wanted, _known(context, wanted.place)))
     return made
 
 
-def _is_published(place: VersionPlace, shape: FileShape, known: Sequence[Publication]) -> bool:
-    """Whether the mirror's newest op is published already, in the wanted shape."""
-    manifest = place.manifest()
-    if manifest is None or _pointed(place) != place.version:
-        return False
-    return manifest.shape == shape and any(publication.id == manifest.id for publication in known)
+def _require_own_names(context: TableContext, wanted: WantedCopy) -> Pointer | None:
+    pointer = wanted.place.own_pointer()
+    manifests = [
+        place_of(wanted.place.store, publication.location).manifest() for publication in _known(context, wanted.place)
+    ]
+    # The file may be that of a version whose switch was interrupted.
+    digests = {found.digest for found in manifests if found and found.digest and found.single_file}
+    digests |= {pointer.digest} if pointer and pointer.digest else set()
+    require_free_names(wanted.place, wanted.shape, pointer, digests)
+    return pointer
 
 
-def _pointed(place: VersionPlace) -> str | None:
-    """Return the version that the pointer names, None where there is no readable pointer."""
-    text = place.store.read_text(f"{place.root}/{POINTER}")
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+def _finished_before(context: TableContext, wanted: WantedCopy, found: AsOf) -> Publication | None:
+    """Return a version that is complete because a crash came before the switch; it is recorded as wanted now."""
+    known = _known(context, wanted.place)
+    if not known or wanted.place.is_former_layout(known[-1].location):
         return None
-    return str(found.get("version")) if isinstance(found, dict) else None
+    place = place_of(wanted.place.store, known[-1].location)
+    manifest = place.manifest()
+    made = None if manifest is None else _finished(manifest, wanted, found.op, known)
+    if manifest is None or made is None or not is_as_written(place, manifest):
+        return None
+    if made.registered == wanted.registered:
+        return made
+    return record_instead(context, replace(made, registered=wanted.registered))
 
 
-def _require_own_pointer(place: VersionPlace, table: str) -> None:
-    """Refuse to replace a foreign file that has the pointer's name."""
-    text = place.store.read_text(f"{place.root}/{POINTER}")
-    if text is None:
-        return
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.get("table") != table or "version" not in found:
-        msg = f"{place.root}/{POINTER} exists and does not point to a version of {table}: it is not replaced"
-        raise ConfigurationError(msg, hint="inspect it, and move it elsewhere, or publish to another folder")
+def _free(place: VersionPlace) -> VersionPlace:
+    """Return a place where nothing is that readers may have open.
+
+    A folder that is renamed replaces another one in a step. Elsewhere files are written in place, and readers who are
+    led there by a link or a catalog would find those of both versions.
+    """
+    if place.store.can_rename:
+        return place
+    for number in count(1):
+        free = place if number == 1 else replace(place, version=f"{place.version}.{number}")
+        tidy(free)
+        if not place.store.files(free.folder):
+            return free
+    raise AssertionError
 
 
-def _known(context: TableContext, root: str) -> list[Publication]:
-    """Return the recorded copies below a folder, oldest first."""
-    found = list_publications(context.mirror.metadata())
+def _known(context: TableContext, place: CopyPlace) -> list[Publication]:
+    """Return the recorded versions of a copy, oldest first."""
     return [
         publication
-        for publication in found
-        if publication.kind is PublicationKind.CURRENT and publication.location.startswith(f"{root}/")
+        for publication in list_publications(context.mirror.metadata())
+        if publication.kind is PublicationKind.CURRENT and place.holds(publication.location)
     ]
 
 
-def _earlier(context: TableContext, place: VersionPlace, shape: FileShape, found: AsOf) -> list[EarlierVersion]:
-    """Return the newest copy whose files can be shared, none for the flat layout."""
+def _superseded(wanted: WantedCopy, known: Sequence[Publication]) -> list[Publication]:
+    """Return the versions to remove: all but the newest ones, and those of the former layout, which readers scan."""
+    kept = 1 if wanted.shape.single_file and not wanted.registered else KEPT_VERSIONS
+    newest = {publication.id for publication in known[-kept:]}
+    return [
+        publication
+        for publication in known
+        if publication.id not in newest or wanted.place.is_former_layout(publication.location)
+    ]
+
+
+def _earlier(context: TableContext, wanted: WantedCopy, found: AsOf) -> list[EarlierVersion]:
+    """Return the newest copy whose files can be shared, none where there is no folder for each date."""
+    shape = wanted.shape
     if not shape.is_dated:
         return []
-    locations = [publication.location for publication in reversed(_known(context, place.root))]
-    return list(islice(earlier_versions(place.store, locations, shape, found.at.bases.columns), 1))
+    locations = [publication.location for publication in reversed(_known(context, wanted.place))]
+    chosen = shape.published_columns(str(context.table), found.at.bases.columns)
+    return list(islice(earlier_versions(wanted.place.store, locations, shape, chosen), 1))
 
 
 def _current_rows(context: TableContext) -> AsOf:
@@ -174,41 +272,93 @@ def _written(
     context: TableContext,
     found: AsOf,
     place: VersionPlace,
-    shape: FileShape,
+    wanted: WantedCopy,
     earlier: Sequence[EarlierVersion],
     before: Callable[[], None],
 ) -> Publication:
-    folder_column = shape.folder_column(str(context.table), found.at.bases.columns)
-    head = describe(context, found, place.version, shape, folder_column)
+    shape = wanted.shape
+    chosen = shape.published_columns(str(context.table), found.at.bases.columns)
+    folder_column = shape.folder_column(str(context.table), chosen)
+    head = _described(context, found, place, shape, folder_column)
+    rows = found.rows.select(*columns([lake_column.name for lake_column in chosen]))
     publications: list[Publication] = []
 
     def write(claim: Claim) -> Manifest:
-        target = VersionTarget(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
+        target = VersionTarget(claim.store, claim.folder, shape, chosen, folder_column)
         if folder_column:
-            return write_dates(context, found.rows, target, head, earlier, claim)
-        return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
+            return write_dates(context, rows, target, head, earlier, claim)
+        manifest = written(context, rows, target, head, former=claim.store.files(claim.folder))
+        return _with_digest(claim, manifest) if shape.single_file else manifest
 
     def record(manifest: Manifest) -> None:
         before()
-        made = publication_of(manifest, place.folder, PublicationKind.CURRENT)
+        made = publication_of(manifest, place.folder, PublicationKind.CURRENT, registered=wanted.registered)
         publications.append(record_instead(context, made))
 
     put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
 
 
-def _switch(context: TableContext, place: VersionPlace, made: Publication) -> None:
-    """Switch readers to the new version in one step."""
-    pointer: Mapping[str, object] = {
-        "table": str(context.table),
-        "version": place.version,
-        "path": place.name,
-        "op": made.op,
-        "rows": made.rows,
-        "content_hash": made.content_hash,
-        "created": made.created,
-    }
-    # The link comes first: where its name is taken by something else, the pointer must not be switched either.
-    place.store.point(place.root, LINK, place.name)
-    place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
+def _described(
+    context: TableContext, found: AsOf, place: VersionPlace, shape: FileShape, folder_column: str
+) -> Manifest:
+    """Return a copy's manifest as far as it is known before anything is written."""
+    chosen = shape.published_columns(str(context.table), found.at.bases.columns)
+    key, names = context.settings.primary_key, {lake_column.name for lake_column in chosen}
+    return replace(
+        describe(context, found, place.version, shape, folder_column),
+        columns=chosen,
+        primary_key=key if names.issuperset(key) else (),
+        partition_by=shape.partition_by or None,
+        chosen=shape.chosen or None,
+        header=None if shape.header else False,
+        single_file=shape.single_file or None,
+    )
+
+
+def _with_digest(claim: Claim, manifest: Manifest) -> Manifest:
+    if len(manifest.files) != 1:
+        msg = f"{claim.folder}: expected one file, and Spark wrote {len(manifest.files)}"
+        raise BugError(msg)
+    (file,) = manifest.files
+    return replace(manifest, digest=claim.store.digest(f"{claim.folder}/{file}"))
+
+
+def _switch(
+    context: TableContext,
+    wanted: WantedCopy,
+    place: VersionPlace,
+    made: Publication,
+    pointer: Pointer | None,
+    found: AsOf,
+) -> None:
+    """Switch readers to a version; the pointer is last, and shows the next run that nothing is left to do."""
+    manifest = place.manifest()
+    if manifest is None:
+        msg = f"{place.folder} was published and has no manifest"
+        raise BugError(msg)
+    place_version(wanted.place, place, manifest, pointer)
+    context.reached(Step.PUBLISH_PLACED)
+    if wanted.registered:
+        comments = {field.name: text for field in found.rows.schema if (text := field.metadata.get("comment"))}
+        register(context, made, comments)
+    if pointer is not None and pointer.registered and pointer.registered != wanted.registered:
+        # It would go on pointing to a version that is about to be removed.
+        unregister(context, pointer.registered)
+    wanted.place.write_pointer(
+        Pointer(
+            table=str(context.table),
+            version=place.version,
+            path=wanted.place.path_of(place),
+            location=place.folder,
+            file=manifest.single_file,
+            digest=manifest.digest,
+            registered=wanted.registered or None,
+            symlinks=True if not (manifest.single_file or place.store.can_point) else None,
+            op=made.op,
+            rows=made.rows,
+            content_hash=made.content_hash,
+            created=made.created,
+        )
+    )
     context.reached(Step.PUBLISH_FLIPPED)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
@@ -63,6 +66,11 @@ class VersionTarget:
     folder_column: str
 
     @property
+    def folder_columns(self) -> tuple[str, ...]:
+        """The columns whose values are in the names of folders."""
+        return (self.folder_column,) if self.folder_column else self.shape.partition_by
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The table's column names."""
         return tuple(lake_column.name for lake_column in self.columns)
@@ -73,23 +81,45 @@ def write_rows(context: TableContext, rows: DataFrame, target: VersionTarget) ->
     shape = target.shape
     dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
     observation = Observation()
-    # Bring the rows of a date together: otherwise each task would write a file for every date it has.
-    together = gathered(dated, column(target.folder_column)) if target.folder_column else dated
-    observed = together.observe(observation, *checksum_columns(rows.schema))
+    observed = _placed(context, dated, target).observe(observation, *checksum_columns(rows.schema))
     writer = _as_text(observed, target).write.format(shape.format).mode("append")
-    for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_SUCCESS_FILE}.items():
+    for name, value in {**_writer_options(shape), **target.store.options, **_NO_SUCCESS_FILE}.items():
         writer = writer.option(name, value)
-    if target.folder_column:
-        writer = writer.partitionBy(target.folder_column)
+    if target.folder_columns:
+        writer = writer.partitionBy(*target.folder_columns)
     with context.spark_settings(SESSION):
         writer.save(target.store.for_spark(target.folder))
     return read_checksum(observation.get)
 
 
+def _placed(context: TableContext, rows: DataFrame, target: VersionTarget) -> DataFrame:
+    """Return the rows in the partitions that become files."""
+    if target.shape.single_file:
+        # One task writes, in the order of the key: equal rows make equal files. A sort spills to disk.
+        keys = [column(name).asc_nulls_first() for name in context.settings.primary_key if name in target.names]
+        whole = rows.coalesce(1)
+        return whole.sortWithinPartitions(*keys) if keys else whole
+    # Bring the rows of a folder together: otherwise each task would write a file for every folder it has.
+    return gathered(rows, *columns(target.folder_columns)) if target.folder_columns else rows
+
+
+def _writer_options(shape: FileShape) -> dict[str, str]:
+    if not shape.single_file:
+        return _format_options(shape)
+    # Whatever the session has set: one file, as its name promises.
+    packing = {"compression": "gzip" if shape.single_file.endswith(".gz") else "none"}
+    return {**_format_options(shape), "maxRecordsPerFile": "0", **(packing if shape.format in TEXT_FORMATS else {})}
+
+
+def _format_options(shape: FileShape) -> dict[str, str]:
+    own = {"header": "false"} if shape.format == "csv" and not shape.header else {}
+    return {**_OPTIONS[shape.format], **own}
+
+
 def set_keys(context: TableContext, target: VersionTarget) -> tuple[str, ...]:
     """Return the key by which a version's rows are bucketed, empty where they are not."""
     keys = context.settings.primary_key
-    if target.folder_column or target.shape.format != "parquet":
+    if target.folder_columns or target.shape.single_file or target.shape.format != "parquet":
         return ()
     return () if why_no_set(S.table_struct(target.columns), keys) else keys
 
@@ -142,7 +172,7 @@ def read_files(
 
 def reader_options(shape: FileShape) -> dict[str, str]:
     """Return the options with which Spark reads the files of a format as they were written."""
-    return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
+    return {**_format_options(shape), **_READ_ONLY.get(shape.format, {})}
 
 
 def require_rows(
@@ -159,13 +189,29 @@ def require_rows(
     found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape)
     if target.shape.format == "parquet":
         _require_same(context, target, found.count(), content.rows)
+        _require_folder_values(context, target, found, rows)
         return
     read_back = checksum_of(found)
     _require_same(context, target, read_back.rows, content.rows)
     if read_back != content:
+        _require_folder_values(context, target, found, rows)
         names = ", ".join(_changed_columns(found, rows, target.names))
         msg = f"{context.table}: {target.shape.format} files do not return every value of {names} as it was written"
         raise DataError(msg, hint="nothing was published: choose --format parquet (or format: parquet under publish:)")
+
+
+def _require_folder_values(context: TableContext, target: VersionTarget, found: DataFrame, rows: DataFrame) -> None:
+    """Require that the names of folders return the values of their columns: an empty text becomes NULL there."""
+    names = target.shape.partition_by
+    if not names or checksum_of(found, names) == checksum_of(rows, names):
+        return
+    texts = [name for name in names if isinstance(rows.schema[name].dataType, T.StringType)]
+    is_lost = reduce(or_, [column(name).isin("", NO_DATE) for name in texts], F.lit(False))
+    lost, by = rows.filter(is_lost).count(), ", ".join(names)
+    msg = f"{context.table}: folders by {by} do not return every value of {by}; nothing was published"
+    if lost:
+        msg = f"{msg}. In {lost:,} rows it is an empty text or {NO_DATE}, which the name of a folder shows as NULL"
+    raise DataError(msg, hint="choose other columns under publish: partition_by:, or leave it out")
 
 
 def _changed_columns(found: DataFrame, rows: DataFrame, names: Sequence[str]) -> list[str]:
@@ -224,21 +270,34 @@ def from_text(field: T.StructField, shape: FileShape) -> SparkColumn:
 
 
 FLAT, DATED = "flat", "dated"
+# The layouts of snapshots of a moment. Copies of the current state have two more, which their settings imply.
 LAYOUTS = (FLAT, DATED)
+PARTITIONED, SINGLE = "partitioned", "single"
+TEXT_FORMATS = ("csv", "json")
 FORMATS = ("parquet", "csv", "json", "orc")
 # The folder of rows without a date, named as Hive and Spark name it.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _TIMESTAMPS = ("timestamp", "timestamp_ntz")
+# Types whose text in the name of a folder is read back as the same value by every reader.
+_FOLDER_TYPES = re.compile(r"string|boolean|int|bigint|date|decimal\(\d+,\d+\)")
 
 
 @dataclass(frozen=True)
 class FileShape:
-    """Format and layout of files; the dates of a timestamp column begin in ``timezone``."""
+    """Format and layout of files; the dates of a timestamp column begin in ``timezone``.
+
+    ``partition_by`` names the columns of the folders, ``chosen`` those that are published (empty: all),
+    ``single_file`` the one file that readers open; ``header`` is whether CSV has one.
+    """
 
     format: str = "parquet"
     layout: str = FLAT
     date_column: str = ""
     timezone: str = "UTC"
+    partition_by: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    single_file: str = ""
+    header: bool = True
 
     @property
     def is_dated(self) -> bool:
@@ -295,3 +354,31 @@ class FileShape:
             hint = f"--date-column {taken}" if types[taken] == "date" else "--layout flat"
             raise ConfigurationError(msg, hint=hint)
         return name
+
+    def published_columns(self, table: str, columns: Sequence[Column]) -> tuple[Column, ...]:
+        """Return the columns of a table that are published, in their order.
+
+        Raises:
+            ConfigurationError: a chosen column or one of ``partition_by`` does not exist or cannot be used.
+        """
+        known = {lake_column.name: lake_column for lake_column in columns}
+        if unknown := [name for name in self.chosen if name not in known]:
+            msg = f"{table}: publish: columns: names {', '.join(unknown)}; the table has {', '.join(known)}"
+            raise ConfigurationError(msg, hint="correct columns: under publish:, or leave it out to publish all")
+        chosen = tuple(known[name] for name in self.chosen) or tuple(columns)
+        self._require_folders(table, {lake_column.name: lake_column.lake_type for lake_column in chosen})
+        return chosen
+
+    def _require_folders(self, table: str, types: dict[str, str]) -> None:
+        hint = "correct partition_by: under publish:, or leave it out"
+        if unknown := [name for name in self.partition_by if name not in types]:
+            msg = f"{table}: publish: partition_by: names {', '.join(unknown)}; published are {', '.join(types)}"
+            raise ConfigurationError(msg, hint=hint)
+        if len(self.partition_by) == len(types):
+            msg = f"{table}: publish: partition_by: names every column; nothing would be left for the files"
+            raise ConfigurationError(msg, hint=hint)
+        for name in self.partition_by:
+            if not _FOLDER_TYPES.fullmatch(types[name]):
+                msg = f"{table}: publish: partition_by: {name} is of type {types[name]}, which cannot name folders"
+                by_date = "layout: dated with date_column: makes one folder per date"
+                raise ConfigurationError(msg, hint=by_date if types[name] in _TIMESTAMPS else hint)

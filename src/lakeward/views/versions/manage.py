@@ -20,7 +20,7 @@ from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
 from lakeward.transforms.fold import is_standing
 from lakeward.views.versions.create import FilesRequest, moment_of, publish_as_of
-from lakeward.views.versions.current import rebuild_current
+from lakeward.views.versions.current import missing_from_its_place, rebuild_current
 from lakeward.views.versions.folders import find_version, place_of, publishing, tidy
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import PublicationKind, list_publications
@@ -28,7 +28,7 @@ from lakeward.views.versions.register import renew_registration
 from lakeward.views.versions.tags import create_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column
 
@@ -126,7 +126,7 @@ def _checked(
     late: set[str],
     newest: dict[str, str],
 ) -> CheckedPublication:
-    if problem := _missing(context, mirror, publication):
+    if problem := _missing(context, mirror, publication, newest):
         return CheckedPublication(publication, VersionState.MISSING, problem)
     if publication.kind is PublicationKind.CURRENT:
         if newest[publication.location.rpartition("/")[0]] != publication.id:
@@ -142,14 +142,20 @@ def _checked(
     return CheckedPublication(publication, VersionState.CURRENT)
 
 
-def _missing(context: TableContext, mirror: TableMetadata, publication: Publication) -> str | None:
+def _missing(
+    context: TableContext, mirror: TableMetadata, publication: Publication, newest: Mapping[str, str]
+) -> str | None:
     if publication.kind is PublicationKind.TAG:
         return None if publication.location in mirror.tags() else "the tag is gone"
     try:
         found = find_version(open_filesystem(context.spark, context.config, publication.location), publication.location)
     except (DataError, ConfigurationError) as error:
         return error.message
-    return None if found.manifest.id == publication.id else "the version there is not the recorded one"
+    if found.manifest.id != publication.id:
+        return "the version there is not the recorded one"
+    if publication.id not in newest.values():
+        return None
+    return missing_from_its_place(context, publication, found.manifest)
 
 
 def _outdated(mirror: TableMetadata, progress: Progress, publication: Publication, late: set[str]) -> str | None:

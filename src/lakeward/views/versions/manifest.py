@@ -52,10 +52,10 @@ class Manifest(
     keys=(
         "id", "table", "version", "as_of", "rows", "content_hash", "primary_key", "format", "layout", "date_column",
         "folder_column", "timezone", "lineage", "created", "lakeward", "files", "parts", "checksum_version", "columns",
-        "set",
+        "set", "partition_by", "chosen", "header", "single_file", "digest",
     ),
     renamed={"columns": "schema"},
-    if_set=("set",),
+    if_set=("set", "partition_by", "chosen", "header", "single_file", "digest"),
     required=("files",),
     write={"columns": _column_list, "files": file_list},
     read={"columns": _columns, "files": sizes_of, "set": SetLayout.from_dict},
@@ -66,6 +66,10 @@ class Manifest(
     column of the table. ``parts`` holds the checksum of each date, for versions that later ones build on. ``set``
     describes how rows are bucketed by key, as flat Parquet files of tables with a key are. ``checksum_version`` applies
     to ``content_hash`` and ``parts``; manifests without it have version 1.
+
+    Copies of the current state only: ``partition_by`` names the columns of their folders, ``chosen`` the columns that
+    were chosen (all are in ``columns``); ``header`` is False for CSV without one; ``single_file`` is the name under
+    which readers find the one file, and ``digest`` identifies its content.
     """
 
     id: str
@@ -88,11 +92,30 @@ class Manifest(
     parts: Mapping[str, str] = field(default_factory=dict)
     set: SetLayout | None = None
     checksum_version: int = 1
+    partition_by: tuple[str, ...] | None = None
+    chosen: tuple[str, ...] | None = None
+    header: bool | None = None
+    single_file: str | None = None
+    digest: str | None = None
 
     @property
     def shape(self) -> FileShape:
         """The format and layout of the files."""
-        return FileShape(self.format, self.layout, self.date_column, self.timezone)
+        return FileShape(
+            self.format,
+            self.layout,
+            self.date_column,
+            self.timezone,
+            self.partition_by or (),
+            self.chosen or (),
+            self.single_file or "",
+            self.header is not False,
+        )
+
+    @property
+    def folder_columns(self) -> tuple[str, ...]:
+        """The columns whose values are in the names of folders."""
+        return (self.folder_column,) if self.folder_column else self.partition_by or ()
 
     def to_json(self) -> str:
         """Return the manifest as JSON."""

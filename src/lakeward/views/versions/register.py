@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -17,7 +18,8 @@ from lakeward.views.versions.folders import find_version
 from lakeward.views.versions.layouts import reader_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from pyspark.sql import SparkSession
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from lakeward.views.versions.folders import FoundVersion
     from lakeward.views.versions.manifest import Manifest, Publication
 
+    # Comments of columns, by name.
+    Comments: TypeAlias = Mapping[str, str]
+
 
 # External tables of AWS Glue, for Athena and other readers of Glue's catalog.
 
@@ -33,7 +38,9 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 OWN_PARAMETER = "lakeward.table"
-_CREATED_AT_ONCE, _DELETED_AT_ONCE = 100, 25
+_WRITTEN_AT_ONCE, _DELETED_AT_ONCE = 100, 25
+# Glue takes comments of columns up to this length.
+_COMMENT_LENGTH = 255
 _HADOOP = "org.apache.hadoop"
 _FORMATS = {
     "parquet": (
@@ -87,27 +94,44 @@ class GlueTables:
         finally:
             client.close()
 
-    def point(self, name: str, location: str, manifest: Manifest) -> None:
+    def point(self, name: str, location: str, manifest: Manifest, comments: Comments | None = None) -> None:
         """Point a table to a version with its partitions.
+
+        Without partitions this is one call. With them it is one for each hundred partitions, and the table's own last:
+        a query that is planned meanwhile can see some partitions of the new version and others of the former.
 
         Raises:
             ConfigurationError: the name is taken by a table that Lakeward did not create, or Glue refuses.
         """
         database, table = name.split(".")
         where = {**self._catalog, "DatabaseName": database}
-        wanted = _table_input(table, location, manifest)
+        wanted = _table_input(table, location, manifest, comments or {})
+        partitions = _partition_inputs(location, manifest)
         with s3_errors(f"glue://{name}"):
             present = self._find(database, table)
             if present is None:
                 self._create_database(database)
                 self._client.create_table(**where, TableInput=wanted)
-            elif OWN_PARAMETER not in present.get("Parameters", {}):
-                msg = f"Glue's table {name} exists already and was not made by Lakeward"
-                raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
-            else:
-                self._drop_partitions(database, table)
-                self._client.update_table(**where, TableInput=wanted)
-            self._add_partitions(database, table, location, manifest)
+                self._set_partitions(database, table, {}, partitions)
+                return
+            _require_own_table(name, present, manifest.table)
+            known = self._partitions(database, table) if present.get("PartitionKeys") else {}
+            if present.get("PartitionKeys", []) != wanted["PartitionKeys"]:
+                self._drop_partitions(database, table, known)
+                self._client.update_table(**where, TableInput=wanted, SkipArchive=True)
+                self._set_partitions(database, table, {}, partitions)
+                return
+            self._set_partitions(database, table, known, partitions)
+            self._drop_partitions(database, table, known.keys() - partitions.keys())
+            self._client.update_table(**where, TableInput=wanted, SkipArchive=True)
+
+    def forget(self, name: str, owner: str) -> None:
+        """Remove a table that was made for ``owner``, without its files; any other stays."""
+        database, table = name.split(".")
+        with s3_errors(f"glue://{name}"):
+            present = self._find(database, table)
+            if present is not None and present.get("Parameters", {}).get(OWN_PARAMETER) == owner:
+                self._client.delete_table(**self._catalog, DatabaseName=database, Name=table)
 
     def points_to(self, name: str, location: str) -> bool:
         """Whether a table that Lakeward created points to a version."""
@@ -131,37 +155,66 @@ class GlueTables:
         except self._client.exceptions.AlreadyExistsException:
             return
 
-    def _drop_partitions(self, database: str, table: str) -> None:
+    def _partitions(self, database: str, table: str) -> dict[tuple[str, ...], Mapping[str, Any]]:
+        """Return the partitions of a table by their values."""
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
         pages = self._client.get_paginator("get_partitions").paginate(**where)
-        values = [partition["Values"] for page in pages for partition in page["Partitions"]]
-        for chunk in _chunks(values, _DELETED_AT_ONCE):
-            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": value} for value in chunk])
+        return {tuple(partition["Values"]): partition for page in pages for partition in page["Partitions"]}
 
-    def _add_partitions(self, database: str, table: str, location: str, manifest: Manifest) -> None:
+    def _drop_partitions(self, database: str, table: str, gone: Iterable[tuple[str, ...]]) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
-        folders = sorted({path.split("/")[0] for path in manifest.files}) if manifest.folder_column else []
-        for chunk in _chunks(folders, _CREATED_AT_ONCE):
-            wanted = [
-                {
-                    "Values": [unquote(folder.rpartition("=")[2])],
-                    "StorageDescriptor": _storage(f"{location}/{folder}", manifest),
-                }
-                for folder in chunk
-            ]
-            answer = self._client.batch_create_partition(**where, PartitionInputList=wanted)
-            if refused := answer.get("Errors"):
-                reason = refused[0].get("ErrorDetail", {}).get("ErrorMessage", "no reason given")
-                msg = f"Glue refused {len(refused)} partitions of {database}.{table}: {reason}"
-                raise ConfigurationError(msg, hint="check the rights of the role, then register again with --replace")
+        for chunk in _chunks(sorted(gone), _DELETED_AT_ONCE):
+            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": [*each]} for each in chunk])
+
+    def _set_partitions(
+        self,
+        database: str,
+        table: str,
+        known: Mapping[tuple[str, ...], Any],
+        wanted: Mapping[tuple[str, ...], Mapping[str, Any]],
+    ) -> None:
+        """Create the partitions that are not known, and point the others to their new place."""
+        where = {**self._catalog, "DatabaseName": database, "TableName": table}
+        for chunk in _chunks([wanted[values] for values in sorted(wanted.keys() - known.keys())], _WRITTEN_AT_ONCE):
+            self._require_taken(database, table, self._client.batch_create_partition(**where, PartitionInputList=chunk))
+        for chunk in _chunks([wanted[values] for values in sorted(wanted.keys() & known.keys())], _WRITTEN_AT_ONCE):
+            entries = [{"PartitionValueList": each["Values"], "PartitionInput": each} for each in chunk]
+            self._require_taken(database, table, self._client.batch_update_partition(**where, Entries=entries))
+
+    def _require_taken(self, database: str, table: str, answer: Mapping[str, Any]) -> None:
+        if refused := answer.get("Errors"):
+            reason = refused[0].get("ErrorDetail", {}).get("ErrorMessage", "no reason given")
+            msg = f"Glue refused {len(refused)} partitions of {database}.{table}: {reason}"
+            raise ConfigurationError(msg, hint="check the rights of the role, then register again with --replace")
+
+
+def _require_own_table(name: str, present: Mapping[str, Any], owner: str) -> None:
+    found = present.get("Parameters", {}).get(OWN_PARAMETER)
+    if found != owner:
+        reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
+        msg = f"Glue's table {name} exists already and {reason}"
+        raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
+
+
+def _partition_inputs(location: str, manifest: Manifest) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    """Return the partitions of a version by their values."""
+    if not manifest.folder_columns:
+        return {}
+    found: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for folder in sorted({path.rpartition("/")[0] for path in manifest.files}):
+        values = tuple(unquote(part.rpartition("=")[2]) for part in folder.split("/"))
+        found[values] = {"Values": [*values], "StorageDescriptor": _storage(f"{location}/{folder}", manifest)}
+    return found
 
 
 def _chunks(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-def _table_input(table: str, location: str, manifest: Manifest) -> dict[str, Any]:
-    dated = [{"Name": manifest.folder_column, "Type": "date"}] if manifest.folder_column else []
+def _table_input(table: str, location: str, manifest: Manifest, comments: Comments) -> dict[str, Any]:
+    types = {column.name: _glue_type(column.lake_type, manifest) for column in manifest.columns}
+    keys = {name: types[name] if name in manifest.shape.partition_by else "date" for name in manifest.folder_columns}
+    has_header = manifest.format == "csv" and manifest.shape.header
     return {
         "Name": table,
         "TableType": "EXTERNAL_TABLE",
@@ -170,19 +223,19 @@ def _table_input(table: str, location: str, manifest: Manifest) -> dict[str, Any
             "classification": manifest.format,
             OWN_PARAMETER: manifest.table,
             "lakeward.version": manifest.version,
-            **({"skip.header.line.count": "1"} if manifest.format == "csv" else {}),
+            **({"skip.header.line.count": "1"} if has_header else {}),
         },
-        "PartitionKeys": dated,
-        "StorageDescriptor": _storage(location, manifest),
+        "PartitionKeys": [_glue_column(name, kind, comments) for name, kind in keys.items()],
+        "StorageDescriptor": _storage(location, manifest, comments),
     }
 
 
-def _storage(location: str, manifest: Manifest) -> dict[str, Any]:
+def _storage(location: str, manifest: Manifest, comments: Comments | None = None) -> dict[str, Any]:
     reads, writes, serde = _FORMATS[manifest.format]
-    held = [column for column in manifest.columns if column.name != manifest.folder_column]
+    held = [column for column in manifest.columns if column.name not in manifest.folder_columns]
     return {
         "Columns": [
-            {"Name": lake_column.name, "Type": _TYPES.get(lake_column.lake_type, lake_column.lake_type)}
+            _glue_column(lake_column.name, _glue_type(lake_column.lake_type, manifest), comments or {})
             for lake_column in held
         ],
         "Location": _for_glue(location),
@@ -192,6 +245,16 @@ def _storage(location: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def _glue_column(name: str, kind: str, comments: Comments) -> dict[str, str]:
+    comment = {"Comment": comments[name][:_COMMENT_LENGTH]} if name in comments else {}
+    return {"Name": name, "Type": kind, **comment}
+
+
+def _glue_type(lake_type: str, manifest: Manifest) -> str:
+    # The reader of CSV that unquotes values reads dates and times as numbers only: as text they are what was written.
+    return "string" if manifest.format == "csv" else _TYPES.get(lake_type, lake_type)
+
+
 def _for_glue(location: str) -> str:
     return location.replace("s3a://", "s3://", 1)
 
@@ -199,6 +262,9 @@ def _for_glue(location: str) -> str:
 SESSION_CATALOG = "spark_catalog"
 # Marks tables that Lakeward created: no other table is ever replaced.
 OWN_PROPERTY = "lakeward.table"
+_DEFINITION = "lakeward.definition"
+# A table that is about to take another one's place.
+_NEXT = "__next"
 _NAME_PARTS = 2
 _LASTING = "hive"
 _SESSION_NAME = re.compile(r"\w+", re.ASCII)
@@ -242,7 +308,7 @@ def require_lasting(spark: SparkSession, config: Config) -> None:
     raise ConfigurationError(msg, hint=hint)
 
 
-def register(context: TableContext, publication: Publication) -> None:
+def register(context: TableContext, publication: Publication, comments: Comments | None = None) -> None:
     """Point the external table of a publication to it, with its partitions; other versions stay where they are.
 
     Raises:
@@ -252,10 +318,19 @@ def register(context: TableContext, publication: Publication) -> None:
     found = find_version(store, publication.location)
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
-            glue.point(publication.registered, publication.location, found.manifest)
+            glue.point(publication.registered, publication.location, found.manifest, comments)
     else:
-        _SessionTables(context).point(publication.registered, found)
+        _SessionTables(context).point(publication.registered, found, comments or {})
     context.reached(Step.PUBLISH_REGISTERED)
+
+
+def unregister(context: TableContext, name: str) -> None:
+    """Remove the external table of a context's table, if Lakeward made it for that one; files stay."""
+    if catalog_kind(context.config) is CatalogKind.GLUE:
+        with GlueTables.open(context.config) as glue:
+            glue.forget(name, str(context.table))
+    else:
+        _SessionTables(context).forget(name)
 
 
 def renew_registration(context: TableContext, publication: Publication) -> None:
@@ -276,39 +351,63 @@ class _SessionTables:
         self._context = context
         self._spark = context.spark
 
-    def point(self, name: str, found: FoundVersion) -> None:
-        """Create or recreate the table: Spark's catalog cannot replace its schema and location in one step."""
-        full = _full_name(name)
-        described = self._described(full)
-        if described is not None and not _is_own(described):
-            msg = f"{SESSION_CATALOG}.{name} exists already and was not made by Lakeward"
-            raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
-        database = quote_name(name.partition(".")[0])
-        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{database}")
-        self._spark.sql(f"DROP TABLE IF EXISTS {full}")
-        self._spark.sql(_create_sql(full, found))
-        if found.manifest.folder_column:
+    def point(self, name: str, found: FoundVersion, comments: Comments) -> None:
+        """Create the table, or point it to a version: in one step if it has no partitions and the same columns.
+
+        Otherwise a second table is completed and then takes the first one's name: for a moment there is no table of
+        that name, but never one with a part of the partitions.
+        """
+        full, next_full = _full_name(name), _full_name(f"{name}{_NEXT}")
+        present = self._require_own(name)
+        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{quote_name(name.partition('.')[0])}")
+        if self._require_own(f"{name}{_NEXT}") is not None:
+            self._spark.sql(f"DROP TABLE {next_full}")
+        if present is None:
+            self._create(full, found, comments)
+        elif not found.manifest.folder_columns and present.get(_DEFINITION) == _definition(found, comments):
+            location = _text(found.store.for_spark(found.folder))
+            self._spark.sql(f"ALTER TABLE {full} SET LOCATION {location}")
+        else:
+            self._create(next_full, found, comments)
+            self._spark.sql(f"DROP TABLE {full}")
+            self._spark.sql(f"ALTER TABLE {next_full} RENAME TO {full.partition('.')[2]}")
+
+    def forget(self, name: str) -> None:
+        """Remove a table that was made for this context's table; any other stays."""
+        present = self._properties(_full_name(name))
+        if present is not None and present.get(OWN_PROPERTY) == str(self._context.table):
+            self._spark.sql(f"DROP TABLE {_full_name(name)}")
+
+    def _create(self, full: str, found: FoundVersion, comments: Comments) -> None:
+        self._spark.sql(_create_sql(full, found, comments))
+        if found.manifest.folder_columns:
             self._spark.sql(f"MSCK REPAIR TABLE {full}")
+
+    def _require_own(self, name: str) -> dict[str, str] | None:
+        """Return the properties of a table that was made for this context's table, None where there is none."""
+        present, owner = self._properties(_full_name(name)), str(self._context.table)
+        if present is None or (found := present.get(OWN_PROPERTY)) == owner:
+            return present
+        reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
+        msg = f"{SESSION_CATALOG}.{name} exists already and {reason}"
+        raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
 
     def points_to(self, name: str, location: str) -> bool:
         """Whether a table that Lakeward created points to a version."""
-        described = self._described(_full_name(name))
-        if described is None or not _is_own(described):
+        full = _full_name(name)
+        present = self._properties(full)
+        if present is None or OWN_PROPERTY not in present:
             return False
+        described = {row[0]: row[1] for row in self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()}
         store = open_filesystem(self._spark, self._context.config, location)
         return is_same_place(described.get("Location", ""), store.for_spark(location))
 
-    def _described(self, full: str) -> dict[str, str] | None:
-        """Return Spark's description of a table by name, None where there is no such table."""
+    def _properties(self, full: str) -> dict[str, str] | None:
+        """Return the properties of a table by name, None where there is no such table."""
         # Checked first, because Spark logs a failed statement with pages of Java stack.
         if not self._spark.catalog.tableExists(full):
             return None
-        rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
-        return {row[0]: row[1] for row in rows}
-
-
-def _is_own(described: Mapping[str, str]) -> bool:
-    return OWN_PROPERTY in described.get("Table Properties", "")
+        return {row[0]: row[1] for row in self._spark.sql(f"SHOW TBLPROPERTIES {full}").collect()}
 
 
 def is_same_place(left: str, right: str) -> bool:
@@ -327,17 +426,29 @@ def _full_name(name: str) -> str:
     return f"{SESSION_CATALOG}.{quote_name(database)}.{quote_name(table)}"
 
 
-def _create_sql(full: str, found: FoundVersion) -> str:
+def _create_sql(full: str, found: FoundVersion, comments: Comments) -> str:
+    location = f"LOCATION {_text(found.store.for_spark(found.folder))}"
+    properties = {OWN_PROPERTY: found.manifest.table, _DEFINITION: _definition(found, comments)}
+    listed = ", ".join(f"{_text(key)}={_text(value)}" for key, value in properties.items())
+    return f"CREATE TABLE {full} {_body_sql(found, comments)} {location} TBLPROPERTIES ({listed})"
+
+
+def _body_sql(found: FoundVersion, comments: Comments) -> str:
+    """Return the columns, format and partitions of a table over a version."""
     manifest = found.manifest
-    columns = ", ".join(f"{quote_name(name)} {kind}" for name, kind in table_columns(manifest))
-    partitioned = f" PARTITIONED BY ({quote_name(manifest.folder_column)})" if manifest.folder_column else ""
+    columns = ", ".join(
+        f"{quote_name(name)} {kind}" + (f" COMMENT {_text(comments[name])}" if name in comments else "")
+        for name, kind in table_columns(manifest)
+    )
+    by = ", ".join(map(quote_name, manifest.folder_columns))
     given = reader_options(manifest.shape)
     options = f" OPTIONS ({', '.join(f'{_text(key)} {_text(value)}' for key, value in given.items())})" if given else ""
-    return (
-        f"CREATE TABLE {full} ({columns}) USING {manifest.format}{options}{partitioned} "
-        f"LOCATION {_text(found.store.for_spark(found.folder))} "
-        f"TBLPROPERTIES ({_text(OWN_PROPERTY)}={_text(manifest.table)})"
-    )
+    return f"({columns}) USING {manifest.format}{options}{f' PARTITIONED BY ({by})' if by else ''}"
+
+
+def _definition(found: FoundVersion, comments: Comments) -> str:
+    """Return a hash of everything about a table but its location."""
+    return blake2b(_body_sql(found, comments).encode(), digest_size=16).hexdigest()
 
 
 def table_columns(manifest: Manifest) -> list[tuple[str, str]]:
