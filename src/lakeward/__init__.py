@@ -29,8 +29,8 @@ _NAMES_BY_MODULE = {
     "lakeward.cassandra_client": "CassandraClient SyncSettings",
     "lakeward.columns": "Column",
     "lakeward.config": (
-        "Config CsvSettings LakeSettings PublishSettings RetrySettings SparkSettings TableDefaults TableSettings "
-        "load_config"
+        "Config CsvSettings FilesSettings LakeSettings PublishSettings RetrySettings SparkSettings TableDefaults "
+        "TableSettings load_config"
     ),
     "lakeward.config.base": "parse_span",
     "lakeward.config.reference": "config_reference write_configuration",
@@ -58,7 +58,7 @@ _NAMES_BY_MODULE = {
         "ErrorFields LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError "
         "TimeLimitError VanishedError"
     ),
-    "lakeward.formats.dms.listing": "SkippedFolder",
+    "lakeward.formats.dms.listing": "SkippedFolder UnreadFile UnreadFiles",
     "lakeward.iceberg.rewrite": "Debt",
     "lakeward.lake": "Lakeward",
     "lakeward.logs": "LineHandler event log_to_stderr logs_messages",

@@ -28,6 +28,7 @@ from lakeward.columns import Column as Column
 from lakeward.config import (
     Config as Config,
     CsvSettings as CsvSettings,
+    FilesSettings as FilesSettings,
     LakeSettings as LakeSettings,
     PublishSettings as PublishSettings,
     RetrySettings as RetrySettings,
@@ -109,7 +110,11 @@ from lakeward.errors import (
     TimeLimitError as TimeLimitError,
     VanishedError as VanishedError,
 )
-from lakeward.formats.dms.listing import SkippedFolder as SkippedFolder
+from lakeward.formats.dms.listing import (
+    SkippedFolder as SkippedFolder,
+    UnreadFile as UnreadFile,
+    UnreadFiles as UnreadFiles,
+)
 from lakeward.iceberg.rewrite import Debt as Debt
 from lakeward.lake import Lakeward as Lakeward
 from lakeward.logs import (

@@ -103,7 +103,8 @@ class Disposition(StrEnum):
 
     ``SUPERSEDED`` marks change files of a replaced generation and load files that are not part of the current load.
     A load file that was written again with the same bytes is ``REWRITTEN`` (if it is part of the load) or ``RETURNED``
-    (if it is not) until it is decided whether that was a reload.
+    (if it is not) until it is decided whether that was a reload. ``ARRIVED`` change files were seen and received their
+    number in the order of files; they wait.
     """
 
     CONSUMED = "consumed"
@@ -113,6 +114,7 @@ class Disposition(StrEnum):
     REWRITTEN = "rewritten"
     RETURNED = "returned"
     FENCED = "fenced"
+    ARRIVED = "arrived"
 
     @property
     def is_note(self) -> bool:
@@ -133,8 +135,9 @@ class FileIdentity(Record):
 class LandingFile:
     """A change or load file as it was listed.
 
-    ``path`` is relative to the landing root with forward slashes: the ledger's key. ``time`` is the name's
-    time as 20 digits (``YYYYMMDDHHMMSS`` and fraction), empty for load parts.
+    ``path`` is relative to the landing root with forward slashes: the ledger's key. ``time`` is the file's place in the
+    order of files as text, empty for load parts: the name's time as 20 digits (``YYYYMMDDHHMMSS`` and fraction), or
+    where ``files.order`` decides, what :mod:`lakeward.formats.file_order` makes of its path or number.
     """
 
     path: str
@@ -145,7 +148,7 @@ class LandingFile:
 
     @property
     def order(self) -> tuple[str, str]:
-        """File order: the name's time, then the relative path."""
+        """File order: the file's place, then the relative path."""
         return (self.time, self.path)
 
 
@@ -183,7 +186,8 @@ class Place(Record):
 class Generation(Record, required=("order_by",), if_set=("timed_by_row",)):
     """One full load of a table and the changes that follow it.
 
-    ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
+    ``cut`` is the earliest place of a change file that belongs to it, by default a name's time; empty: every file does.
+    ``emptied``
     marks a generation begun by a truncate. ``since`` is the moment at which it began if that is not the cut, in the
     same 20 digits. ``unseen`` marks one whose load was replaced by a reload before the first run: its content is
     unknown. ``load_from`` and ``load_to`` are the first and last time in the load's own rows, in microseconds since

@@ -109,6 +109,10 @@ def discover(invocation: Invocation, read_transactions: bool, write: bool, activ
     emit(invocation, document, lambda console: _draw_discovered(console, found, len(known), proposals, taken, written))
     for entry in found.skipped:
         warn(f"{entry.path} was left out: {entry.reason}")
+    for left in found.unread:
+        first = left.files[0]
+        more = f" and {left.count - 1:,} more" if left.count > 1 else ""
+        warn(f"{left.folder}: nobody reads {first.path}{more}: {first.reason}")
     if found.stray is not None and not found.skipped:
         warn(f"landing holds no table: expected files in SCHEMA/TABLE/, found {found.stray}")
     if unread:

@@ -117,7 +117,8 @@ def run_options(function: Any) -> Any:
             click.option(
                 "--cut", metavar="TIME",
                 help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "
-                "it has an offset) or as in file names, 20240405-003052555.",
+                "it has an offset) or as in file names, 20240405-003052555. With files.order a file instead: file:PATH "
+                "for the first that belongs to it, or after:PATH for the last that does not.",
             ),
             click.option("--same-load", is_flag=True, help="Load files with a new time were only copied or touched."),
             click.option(
@@ -228,7 +229,8 @@ def _decision(decision: LoadDecision) -> str:
     """Return which change files follow a load, and by what evidence."""
     names = [("new content", decision.changed), ("kept", decision.kept), ("dropped", decision.dropped)]
     parts = "".join(f"; {label}: {', '.join(paths)}" for label, paths in names if paths)
-    cut = f"change files named from {decision.cut} on follow it" if decision.cut else "every change file follows it"
+    shown = decision.shown_cut
+    cut = f"change files from {shown} on follow it" if shown else "every change file follows it"
     counts = f"{decision.before:,} before, {decision.after:,} after"
     return f"{cut}, by {decision.evidence} ({counts}){parts}"
 

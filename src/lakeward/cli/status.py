@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _WATCH = "--watch"
 _FRESHNESS_STYLES = {"on time": "green", "late": "red", "unknown": "yellow"}
+# Files of which the reason why nobody reads them is shown.
+_REASONS = 3
 _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "current": "green"}
 
 
@@ -197,7 +199,8 @@ def _remarks(entry: TableStatus) -> list[str]:
     if entry.unknown_files:
         more = entry.unknown_count - len(entry.unknown_files)
         names = ", ".join(entry.unknown_files) + (f" and {more:,} more" if more else "")
-        remarks.append(f"files whose names fit no rule: {names}")
+        remarks.append(f"files that nobody reads: {names}")
+        remarks += [f"{found.path}: {found.reason}" for found in entry.unread_files[:_REASONS]]
     if entry.unfinished_erasure is not None:
         remarks.append(f"the erasure of op {entry.unfinished_erasure} is not finished")
     if entry.rows_ignored:

@@ -13,13 +13,14 @@ from lakeward.config.loading import (
     parse_config,
     read_config,
 )
-from lakeward.config.tables import CsvSettings, PublishSettings, TableDefaults, TableSettings
+from lakeward.config.tables import CsvSettings, FilesSettings, PublishSettings, TableDefaults, TableSettings
 
 __all__ = [
     "DEFAULT_FILE",
     "ENVIRONMENT_PREFIX",
     "Config",
     "CsvSettings",
+    "FilesSettings",
     "LakeSettings",
     "PublishSettings",
     "RetrySettings",

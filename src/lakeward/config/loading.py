@@ -379,12 +379,12 @@ def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_settings(defaults: Mapping[str, Any], own: Any) -> Any:
-    """Merge one table's settings over the defaults, ``csv``, ``maintenance`` and ``snapshots`` key by key."""
+    """Merge one table's settings over the defaults, inner settings such as ``csv`` key by key."""
     if own is not None and not isinstance(own, dict):
         return own
     own = dict(own or {})
     merged = {**defaults, **own}
-    for key in ("csv", "maintenance", "snapshots"):
+    for key in ("csv", "files", "maintenance", "snapshots"):
         if isinstance(defaults.get(key), dict) and isinstance(own.get(key), dict):
             merged[key] = {**defaults[key], **own[key]}
     return merged

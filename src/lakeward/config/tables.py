@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from lakeward.columns import Column, describe_problems, name_problems, parse_ddl
 from lakeward.config.base import NameList, OptionalSpan, Settings, Span
+from lakeward.config.patterns import path_pattern
 
 
 class MaintenanceSettings(Settings):
@@ -54,6 +55,43 @@ class CsvSettings(Settings):
     binary: Literal["hex", "base64", "utf8"] = Field("hex", description="how binary values are written")
     columns: NameList | None = Field(None, description="exact columns of headerless change files, in order")
     load_columns: NameList | None = Field(None, description="exact columns of headerless load files, in order")
+
+
+FileOrder = Literal["name", "column", "arrival"]
+
+
+class FilesSettings(Settings):
+    """Which files of a table's folder are read, where they are not named as DMS names them."""
+
+    load: str | None = Field(
+        None, description="pattern of load files below the table's folder: part-*.parquet; default LOAD and a counter"
+    )
+    changes: str | None = Field(
+        None, description="pattern of change files: delta_*.csv, **/delta_*.csv; default the times that DMS writes"
+    )
+    order: FileOrder | None = Field(
+        None, description="what orders change files, set together with changes: their names with digits as numbers, "
+        "the order column of their rows, or when each was first seen"
+    )  # fmt: skip
+
+    @field_validator("load", "changes")
+    @classmethod
+    def _must_match_files(cls, value: str | None) -> str | None:
+        if value is not None:
+            path_pattern(value)
+        return value
+
+    @model_validator(mode="after")
+    def _order_is_decided(self) -> Self:
+        if (self.changes is None) != (self.order is None):
+            msg = "changes: and order: must be set together: nothing but order: says in which order files are applied"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def records_arrival(self) -> bool:
+        """Whether the place of a change file is the number under which it was recorded when it was first seen."""
+        return self.order in ("column", "arrival")
 
 
 _FILE_FORMATS = {"csv": "csv", "parquet": "parquet", "orc": "orc", "json": "json", "jsonl": "json"}
@@ -248,6 +286,7 @@ class TableDefaults(Settings):
     )
     snapshots: SnapshotSettings = Field(SnapshotSettings(), description="which snapshots stay")
     csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
+    files: FilesSettings = Field(FilesSettings(), description="which files are read")
 
 
 class TableSettings(TableDefaults):

@@ -65,7 +65,7 @@ def prepare(
     handler.check_effect(context, decided, effect, columns, bases.mirror)
     context.reached(Step.CHECK_FOLD)
     changes = describe_changes(before, columns, context.settings.renames)
-    files = tuple(_file_record(summary, record) for summary in stable) + decided.notes
+    files = _file_records(stable, record, decided.notes)
     rows, count = handler.rows_to_log(records, stable)
     is_last = decided.is_last and not unstable
     return PreparedOp(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
@@ -148,6 +148,15 @@ def _reaches_back(context: TableContext, generation: Generation, first: Place, r
     if generation.order_by is OrderBy.SEQUENCE and not context.settings.primary_key:
         return first.sequence <= reached.sequence
     return first < reached
+
+
+def _file_records(
+    summaries: Sequence[FileSummary], record: OpRecord, notes: Sequence[FileRecord]
+) -> tuple[FileRecord, ...]:
+    """Return the records of an op's files; that of a file which was read contains the number it has received."""
+    read = {summary.path for summary in summaries}
+    kept = (note for note in notes if note.disposition is not Disposition.ARRIVED or note.summary.path not in read)
+    return (*(_file_record(summary, record) for summary in summaries), *kept)
 
 
 def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:

@@ -25,6 +25,7 @@ from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import is_erased
 from lakeward.mirror.op.ledger import bad_row_details, current_progress, progress_of
 from lakeward.mirror.op.metadata_columns import source_columns, with_metadata, with_metadata_columns
+from lakeward.mirror.op.order_check import require_decided_order
 from lakeward.mirror.op.schema import describe_changes, known_columns, require_names
 from lakeward.mirror.run import carry_out, finish_interrupted
 from lakeward.model import OpKind, Place
@@ -195,6 +196,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
             frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
             count = frame.count()
         op_input = OpInput(record, bases, columns, frame, count)
+        require_decided_order(context, op_input, ())
         effect = handler_of(record.kind).compute_effect(context, workspace, op_input)
         prepared = PreparedOp(record, bases, columns, evolution, (), (), frame, op_input.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])

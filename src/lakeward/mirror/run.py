@@ -193,8 +193,11 @@ def finish_interrupted(context: TableContext) -> None:
             carry_out(context, prepared)
 
 
-def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> NextOp:
-    """Prepare the next op of a table without writing anything that a reader could see."""
+def next_op(context: TableContext, workspace: Workspace, bases: Bases, *, is_plan: bool = False) -> NextOp:
+    """Prepare the next op of a table without writing anything that a reader could see.
+
+    A plan shows the files that would be read, not the op before it that only records their numbers.
+    """
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
         return NextOp(prepare_unfinished(context, workspace, unfinished, bases))
@@ -203,7 +206,7 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> NextOp
         require_same_layout(context, bases.properties)
     progress = progress_of(context, bases)
     context.reached(Step.CHOOSE_PROGRESS)
-    work = choose(context, progress)
+    work = choose(context, progress, arrivals_first=not is_plan)
     context.reached(Step.CHOOSE_FILES)
     if work is None:
         return NextOp()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.documents import Document
+from lakeward.formats.file_order import is_time
 from lakeward.iceberg.rewrite import Debt, debt_of
 from lakeward.mirror.maintenance import maintained_at
 from lakeward.mirror.op.choose import Earliest, Scan, pending_files
@@ -31,6 +32,7 @@ from lakeward.views.verification.verify import last_verified
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lakeward.formats.dms.listing import UnreadFile
     from lakeward.mirror.op.context import TableContext
     from lakeward.model import Progress
     from lakeward.runner.tables import KnownTable
@@ -45,8 +47,9 @@ class TableStatus(Document):
 
     ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
     ``current``; ``rows_ignored`` counts updates and deletes that were left out since the last load, because the table
-    has no key; ``unfinished_erasure`` is the op of an erasure that was interrupted; ``next_command`` is the
-    command for a person to call next.
+    has no key; ``unread_files`` are the first of those that no rule reads, each with the reason and a pattern that
+    would read it, ``unknown_files`` their paths; ``unfinished_erasure`` is the op of an erasure that was interrupted;
+    ``next_command`` is the command for a person to call next.
     """
 
     table: str
@@ -77,6 +80,7 @@ class TableStatus(Document):
     next_command: str | None = None
     freshness: Freshness | None = None
     rows_ignored: int = 0
+    unread_files: tuple[UnreadFile, ...] = ()
 
     @property
     def waits_for_decision(self) -> bool:
@@ -189,8 +193,9 @@ def _read_status(context: TableContext, known: KnownTable, holder: str | None) -
         files_pending=pending.files,
         bytes_pending=pending.size,
         oldest_pending_seconds=pending.oldest_seconds,
-        unknown_files=tuple(scan.unknown),
-        unknown_count=scan.unknown_count,
+        unknown_files=tuple(file.path for file in scan.unread),
+        unknown_count=scan.unread_count,
+        unread_files=tuple(scan.unread),
         quarantined=bases.bad_rows,
         rows_ignored=progress.rows_ignored,
         error=known.error,
@@ -247,11 +252,17 @@ def _freshness(
     is_applied = scan.logged_op is None
     applied = Applied(
         newest_commit=progress.newest_commit if is_applied else None,
-        newest_name=progress.last_place.file_time if progress.last_place and is_applied else "",
+        newest_name=_newest_name(progress) if is_applied else "",
         waiting_since=min(waiting, default=None),
         obstacle=_obstacle(known, progress, scan, undecided),
     )
     return judge_freshness(objective, applied, now=time.time_ns() // 1000)
+
+
+def _newest_name(progress: Progress) -> str:
+    """Return the time in the name of the file with the newest change; names of the user's own choice hold none."""
+    found = progress.last_place.file_time if progress.last_place else ""
+    return found if is_time(found) else ""
 
 
 def _obstacle(known: KnownTable, progress: Progress, scan: Scan, undecided: str | None) -> str | None:

@@ -18,7 +18,9 @@ from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.dms.listing import (
     SkippedFolder,
+    UnreadFiles,
     list_transactions,
+    look_into,
     table_folders,
     unreadable_folder,
     why_no_table,
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.state.base import StateStore
     from lakeward.storage.landing import Landing
+
+
+# How many files that nobody reads are named per table.
+UNREAD_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -129,31 +135,34 @@ def _names(tables: tuple[TableId, ...]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Discovery(Document, keys=("new", "unlanded", "skipped"), write={"new": _names, "unlanded": _names}):
+class Discovery(Document, keys=("new", "unlanded", "skipped", "unread"), write={"new": _names, "unlanded": _names}):
     """The result of a search for tables in landing.
 
     ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
-    folders hold files but are not tables, or are in the place of a table and were left out. ``stray`` is an example of
-    a file if landing holds no table at all.
+    folders hold files but are not tables, or are in the place of a table and were left out. ``unread`` are files that
+    nobody reads in the folders of new tables. ``stray`` is an example of a file if landing holds no table at all.
     """
 
     new: tuple[TableId, ...] = ()
     unlanded: tuple[TableId, ...] = ()
     skipped: tuple[SkippedFolder, ...] = ()
     stray: str | None = None
+    unread: tuple[UnreadFiles, ...] = ()
 
 
 def discover(config: Config, storage: Landing, state: StateStore, *, read_transactions: bool = False) -> Discovery:
     """Register tables found in landing that are neither declared nor known.
 
-    Folders of known tables are not listed, so that a repeated search costs one listing per schema. Tables that only
+    Folders of known tables are not listed, so that a repeated search costs one listing per schema; new ones are listed
+    completely, for the files in them that nobody reads. Tables that only
     transaction files name have no folder: with ``read_transactions`` those files are read completely.
     """
     known = {*config.declared(), *(registered.table for registered in state.registered())}
     skipped: list[SkippedFolder] = []
     new: list[TableId] = []
+    unread: list[UnreadFiles] = []
     any_table = False
-    for found in landed_tables(config, storage, known):
+    for found in landed_tables(config, storage, known, unread):
         if isinstance(found, SkippedFolder):
             skipped.append(found)
             continue
@@ -164,7 +173,7 @@ def discover(config: Config, storage: Landing, state: StateStore, *, read_transa
     for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
         (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
     stray = None if any_table or unlanded else _first_file(storage)
-    return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
+    return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray, tuple(unread))
 
 
 def _first_file(storage: Landing) -> str | None:
@@ -174,30 +183,41 @@ def _first_file(storage: Landing) -> str | None:
         return None  # the folder that cannot be listed is among those left out
 
 
-def landed_tables(config: Config, storage: Landing, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
+def landed_tables(
+    config: Config, storage: Landing, known: Collection[TableId], unread: list[UnreadFiles] | None = None
+) -> Iterator[TableId | SkippedFolder]:
     """Yield the tables in landing that ``include`` and ``exclude`` accept, and the folders that are not tables.
 
-    Folders of known tables are not listed; others are tables only if they hold a load part or change file.
+    Folders of known tables are not listed; others are tables only if they hold a load part or change file. The files
+    that nobody reads in folders of tables are added to ``unread``; without it no folder is listed to its end.
     """
     for found in table_folders(storage, transactions=config.transactions):
         if not _concerns(config, found):
             continue
-        if isinstance(found, SkippedFolder) or found in known:
+        if not (isinstance(found, SkippedFolder) or found in known):
+            found = _looked_into(config, storage, found, unread)  # noqa: PLW2901 - the folder, judged
+        if not isinstance(found, SkippedFolder) or found.reason:
             yield found
-            continue
-        try:
-            reason = why_no_table(storage, _folder(found))
-        except OSError as error:
-            yield unreadable_folder(_folder(found), error)
-            continue
-        except DataError as error:
-            # A folder that cannot be listed concerns a single table.
-            yield SkippedFolder(_folder(found), error.message)
-            continue
-        if reason is None:
-            yield found
-        elif reason:
-            yield SkippedFolder(_folder(found), reason)
+
+
+def _looked_into(
+    config: Config, storage: Landing, table: TableId, unread: list[UnreadFiles] | None
+) -> TableId | SkippedFolder:
+    folder = _folder(table)
+    try:
+        holds_table, files = look_into(
+            storage, folder, config.defaults, most=UNREAD_NAMED, completely=unread is not None
+        )
+    except OSError as error:
+        return unreadable_folder(folder, error)
+    except DataError as error:
+        # A folder that cannot be listed concerns a single table.
+        return SkippedFolder(folder, error.message)
+    if not holds_table:
+        return SkippedFolder(folder, why_no_table(files))
+    if unread is not None and files.count:
+        unread.append(files)
+    return table
 
 
 def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:

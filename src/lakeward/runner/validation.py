@@ -11,7 +11,7 @@ from lakeward.columns import describe_problems, name_problems, renames_for
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.formats.base import FileSummary, ReadSpec
-from lakeward.formats.dms.listing import UnknownFile, list_folder, table_folder
+from lakeward.formats.dms.listing import UnknownFile, UnreadFile, list_folder, table_folder, unread_file
 from lakeward.formats.dms.sniffing import peek
 from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys
 from lakeward.mirror.op.schema import known_columns, with_file_columns
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 class Sample:
     """A table's load parts, and the files to check: the smallest of each kind and the newest change file.
 
-    ``unknown`` is the number of files whose names fit no rule, ``first_unknown`` one of them.
+    ``unknown`` is the number of files whose names fit no rule, ``first_unknown`` one of them with the reason.
     """
 
     loads: tuple[LandingFile, ...] = ()
     looked_at: tuple[LandingFile, ...] = ()
     unknown: int = 0
-    first_unknown: str = ""
+    first_unknown: UnreadFile | None = None
 
     @property
     def load_bytes(self) -> int:
@@ -58,10 +58,10 @@ def take_sample(storage: Landing, known: KnownTable) -> Sample:
     loads: list[LandingFile] = []
     smallest: LandingFile | None = None
     newest: LandingFile | None = None
-    unknown, first_unknown = 0, ""
+    unknown, first_unknown = 0, None
     for file in list_folder(storage, table_folder(known.table, known.settings), known.settings):
         if isinstance(file, UnknownFile):
-            unknown, first_unknown = unknown + 1, first_unknown or file.path
+            unknown, first_unknown = unknown + 1, first_unknown or unread_file(file, known.settings)
         elif file.file_class is FileClass.LOAD:
             loads.append(file)
         elif file.identity.size:
@@ -180,10 +180,14 @@ class SettingsCheck:
             folder, landing = table_folder(self._table, self._settings), self._config.landing
             message = f"there is no load or change file in folder {folder} of landing {landing}: nothing can be checked"
             yield self._warning("path", message)
-        if sample.unknown:
+        if (first := sample.first_unknown) is not None:
             many = f"{sample.unknown:,} files such as " if sample.unknown > 1 else ""
-            message = f"{many}{sample.first_unknown}: not named like a load part or change file, so not read"
-            yield self._warning("files", message)
+            yield self._warning("files", f"{many}{first.path}: nobody reads it; {first.reason}")
+        files = self._settings.files
+        if files.load is not None and not sample.loads:
+            yield self._warning("files.load", f"no file fits the pattern {files.load}")
+        if files.changes is not None and not any(file.file_class is FileClass.CHANGES for file in sample.looked_at):
+            yield self._warning("files.changes", f"no file with content fits the pattern {files.changes}")
 
     def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
         problems = [self._error("files", f"{found.path}: {found.problem}") for found in peeks if found.problem]

@@ -141,7 +141,7 @@ def _plan_table(bench: Workbench, known: KnownTable, options: RunOptions, transa
 
 def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
     name = str(context.table)
-    following = next_op(context, workspace, capture(context))
+    following = next_op(context, workspace, capture(context), is_plan=True)
     if following.op is None:
         outcome = Outcome.WAITING if following.reason else Outcome.IDLE
         return TablePlan(name, outcome, message=following.reason)

@@ -120,13 +120,13 @@ class StateStore(Protocol):
         """
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Return the entries of those paths that were consumed; the store pages through any number of paths."""
+        """Return the entries of those paths that were recorded; the store pages through any number of paths."""
 
     def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
         """Return the load parts of a generation, whatever their disposition, ordered by path."""
 
     def count_files(self, table: TableId) -> int:
-        """Return the number of consumed files in the ledger cache."""
+        """Return the number of files in the ledger cache, without those that only received their number."""
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
         """Whether any file of the table was consumed, in one generation if it is given."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from lakeward.errors import RetriableError
-from lakeward.model import FileClass
+from lakeward.model import Disposition, FileClass
 from lakeward.state import codec
 from lakeward.state.base import Lease, LeaseOwner
 from lakeward.state.dynamodb_connection import ConditionFailedError, DynamoAddress, DynamoConnection
@@ -302,8 +302,9 @@ class VersionFiles:
         return sorted(parts, key=lambda entry: entry.path)
 
     def count(self) -> int:
-        """Return the number of files."""
-        return self._rows.count(self._pk, _WITH_PREFIX, prefix=_FILE)
+        """Return the number of files, without those that only received their number."""
+        counted = "#disposition <> :arrived"
+        return self._rows.count(self._pk, _WITH_PREFIX, only=counted, prefix=_FILE, arrived=Disposition.ARRIVED.value)
 
     def has_any(self, generation: int | None) -> bool:
         """Whether there is a file, in one generation if it is given."""
@@ -395,7 +396,7 @@ class DynamoLedger:
         return self._read(table, lambda files: files.load_parts(generation), [])
 
     def count_files(self, table: TableId) -> int:
-        """Return the number of files in the ledger cache."""
+        """Return the number of files in the ledger cache, without those that only received their number."""
         return self._read(table, VersionFiles.count, 0)
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:

@@ -155,9 +155,9 @@ class Rows:
         for answer in self._pages(parameters):
             yield from (from_wire(wire) for wire in answer["Items"])
 
-    def count(self, pk: str, condition: str, **values: Any) -> int:
-        """Return the number of items of a partition."""
-        parameters = self._querying(pk, condition, "", values)
+    def count(self, pk: str, condition: str, *, only: str = "", **values: Any) -> int:
+        """Return the number of items of a partition; the conditions are those of :meth:`query`."""
+        parameters = self._querying(pk, condition, only, values)
         return sum(answer["Count"] for answer in self._pages({**parameters, "Select": "COUNT"}))
 
     def get_many(self, keys: Iterable[Key]) -> Iterator[Item]:

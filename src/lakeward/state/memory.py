@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakeward.model import FileClass, LedgerEntry, Progress, TableId
+from lakeward.model import Disposition, FileClass, LedgerEntry, Progress, TableId
 from lakeward.state import codec
 from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
 from lakeward.state.leases import is_live, lease_held_error, lease_lost_error
@@ -123,8 +123,8 @@ class MemoryStateStore:
         return sorted(parts, key=lambda entry: entry.path)
 
     def count_files(self, table: TableId) -> int:
-        """Return the number of files in the ledger cache."""
-        return len(self._entries(table))
+        """Return the number of files in the ledger cache, without those that only received their number."""
+        return sum(entry.disposition is not Disposition.ARRIVED for entry in self._entries(table).values())
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
         """Whether the ledger cache holds any file of the table, in one generation if it is given."""

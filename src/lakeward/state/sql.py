@@ -11,7 +11,7 @@ from uuid import uuid4
 from sqlalchemy import and_, delete, exists, func, insert, select, update
 from sqlalchemy.schema import CreateTable, DropTable
 
-from lakeward.model import FileClass, LedgerEntry, Progress, TableId
+from lakeward.model import Disposition, FileClass, LedgerEntry, Progress, TableId
 from lakeward.state import codec
 from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
 from lakeward.state.database import files, incoming_files, leases, ledgers, registry, runs
@@ -111,9 +111,10 @@ class SqlLedger:
         return sorted((codec.file_entry(row) for row in rows), key=lambda entry: entry.path)
 
     def count_files(self, table: TableId) -> int:
-        """Return the number of files in the ledger cache."""
+        """Return the number of files in the ledger cache, without those that only received their number."""
+        counted = and_(rows_of(files, table), files.c.disposition != Disposition.ARRIVED.value)
         with self._database.reading() as connection:
-            return connection.execute(select(func.count()).select_from(files).where(rows_of(files, table))).scalar_one()
+            return connection.execute(select(func.count()).select_from(files).where(counted)).scalar_one()
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
         """Whether the ledger cache holds any file of the table, in one generation if it is given."""

@@ -39,7 +39,15 @@ def test_discover_registers_what_is_not_declared(project, call, call_json):
     wanted = "lakeward tables set sales.customer --primary-key column_1 --set 'schema=column_1 int, column_2 string'"
     assert f"{wanted} --activate" in result.stdout
     known = ["sales.customer", "sales.product"]
-    nothing = {"new": [], "unlanded": [], "skipped": [], "proposals": {}, "activated": [], "written": None}
+    nothing = {
+        "new": [],
+        "unlanded": [],
+        "skipped": [],
+        "unread": [],
+        "proposals": {},
+        "activated": [],
+        "written": None,
+    }
     assert call_json("discover") == {**nothing, "tables": known}
 
 

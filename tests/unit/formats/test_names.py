@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from source_helpers import land, make_spec
 
+from lakeward.config import TableSettings
 from lakeward.errors import ConfigurationError
 from lakeward.formats.dms.listing import (
     NameMatch,
@@ -18,13 +19,14 @@ from lakeward.formats.dms.listing import (
     list_files,
     list_folder,
     list_transactions,
+    look_into,
     table_folder,
     table_folders,
-    why_no_table,
 )
 from lakeward.model import FileClass, TableId
 from lakeward.storage.landing import Landing
 
+SETTINGS = TableSettings()
 CDC = "20240327-014303888.parquet"
 
 
@@ -155,7 +157,9 @@ def test_listing_separates_known_from_unknown_files(tmp_path: Path) -> None:
     assert known[0].identity == storage.identity(known[0].path)
     unknown = [file for file in list_folder(storage, "sales/product/", settings) if isinstance(file, UnknownFile)]
     assert [file.path for file in unknown] == ["sales/product/notes.txt", "sales/product/odd/" + CDC]
-    assert unknown[0] == UnknownFile("sales/product/notes.txt", str(tmp_path / "sales/product/notes.txt"), 1)
+    assert unknown[0] == UnknownFile(
+        "sales/product/notes.txt", str(tmp_path / "sales/product/notes.txt"), 1, "notes.txt"
+    )
     assert len(list(list_folder(storage, "sales/product", settings))) == 4
 
 
@@ -203,7 +207,10 @@ def test_discovery(tmp_path: Path) -> None:
     assert [folder.path for folder in skipped] == ["toplevel", "x_changes/product"]
     tables = [folder for folder in folders if isinstance(folder, TableId)]
     assert [str(table) for table in tables] == ["hr.people", "sales.notes", "sales.orders", "sales.product"]
-    none = [table for table in tables if why_no_table(storage, f"{table.schema}/{table.name}") is not None]
+    none = [
+        table for table in tables
+        if not look_into(storage, f"{table.schema}/{table.name}", SETTINGS, most=1, completely=False)[0]
+    ]  # fmt: skip
     assert [str(name) for name in none] == ["sales.notes"]
 
 
@@ -235,7 +242,7 @@ def test_looking_for_files_stops_at_the_first_match(tmp_path: Path) -> None:
                 seen.append(file)
                 yield file
 
-    assert why_no_table(Counting(tmp_path), "sales/product") is None
+    assert look_into(Counting(tmp_path), "sales/product", SETTINGS, most=1, completely=False)[0]
     assert len(seen) == 1
 
 

@@ -18,14 +18,16 @@ from lakeward.config import TableSettings
 from lakeward.errors import DataError, DeleteShareError, LakewardError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.reader import read_file
+from lakeward.formats.file_order import number_of
+from lakeward.mirror.op import arrivals
 from lakeward.mirror.op import choose as choosing
 from lakeward.mirror.op import cut as cutting
-from lakeward.mirror.op.changelog import FileRecord, LoadDecision
+from lakeward.mirror.op.changelog import FileRecord, LoadDecision, arrived
 from lakeward.mirror.op.check import require_fitting_times
 from lakeward.mirror.op.context import RunBudget, RunOptions, Waiting, Work
-from lakeward.mirror.op.ledger import ChangeFiles
+from lakeward.mirror.op.ledger import ChangeFiles, OrderedFile, OrderedSides
 from lakeward.mirror.op.loads import undecided_loads
-from lakeward.mirror.prepare import _file_record, _op_record
+from lakeward.mirror.prepare import _file_records, _op_record
 from lakeward.model import FileClass, LandingFile, OpKind, Progress, TableId
 from lakeward.state.memory import MemoryStateStore
 from lakeward.storage.landing import Landing
@@ -63,9 +65,13 @@ class PlainTable:
         self.storage, self.state = Landing(root), MemoryStateStore()
         self.progress, self.decisions = Progress(), list[LoadDecision]()
         self._logged: list[_Logged] = []
+        self._undone = 0
         self._generations: dict[int, _Generation] = {}
         for module in (choosing, cutting):
             monkeypatch.setattr(module, "change_files", self._change_files)
+        monkeypatch.setattr(cutting, "sides_in_order", self._sides_in_order)
+        monkeypatch.setattr(cutting, "newest_place", self._newest_place)
+        monkeypatch.setattr(arrivals, "last_arrival", self._last_arrival)
 
     # --- landing ---
 
@@ -178,7 +184,7 @@ class PlainTable:
             place = (*(row[name] or "" for name in (S.SEQUENCE, S.FILE_TIME, S.FILE)), row[S.ROW], row[S.STEP])
             state.changes[place] = (row[S.OPERATION], row["id"], row["name"])
         self._generations[record.generation] = state
-        files = [_file_record(summary, record) for summary in summaries] + list(work.notes)
+        files = _file_records(summaries, record, work.notes)
         self._logged += [_Logged(record.op, file.generation or record.generation, file) for file in files]
         if record.decision is not None:
             self.decisions.append(LoadDecision.from_dict(vars(record.decision)))
@@ -208,18 +214,53 @@ class PlainTable:
             if other != row[S.FILE] and not {other, row[S.FILE]} <= context.options.keep_parts:
                 raise cutting.shared_key(context, other, row[S.FILE])
 
+    def undo_all(self) -> None:
+        """Leave what an undo of every op leaves."""
+        self._undone, self._generations, self.decisions = self.progress.op, {}, []
+        self.progress = Progress(op=self.progress.op + 1)
+        self.forget_state()
+
     def forget_state(self) -> None:
         """Fill the state store from what was logged, as ``state rebuild`` does."""
-        entries = [logged.record.ledger_entry(logged.op, logged.generation) for logged in self._logged]
+        numbers = [logged for logged in self._logged if number_of(logged.record.summary.time)]
+        entries = [arrived(logged.record.summary).ledger_entry(logged.op, 0) for logged in numbers]
+        standing = [logged for logged in self._logged if logged.op > self._undone]
+        entries += [logged.record.ledger_entry(logged.op, logged.generation) for logged in standing]
         self.state.replace_ledger(TABLE, self.progress.op, self.progress, entries)
 
-    def _change_files(self, _context: Any, progress: Progress, *, cut: str) -> ChangeFiles:
+    def _read_changes(self, progress: Progress) -> list[FileSummary]:
+        """The change files that count in the current generation."""
         own = progress.generation.number if progress.generation else 0
-        files = [
+        return [
             logged.record.summary for logged in self._logged
             if logged.generation == own and logged.record.summary.file_class is not FileClass.LOAD
             and logged.record.disposition in ("consumed", "empty")
         ]  # fmt: skip
+
+    def _sides_in_order(self, _context: Any, progress: Progress, moment: int, *, by_commit: bool) -> OrderedSides:
+        times = {
+            OrderedFile(file.time, file.path): file.newest_commit if by_commit else file.identity.mtime_us
+            for file in self._read_changes(progress)
+            if file.rows > file.bad
+        }
+        ordered = sorted(times, key=lambda file: (file.place, file.path))
+        before = [file for file in ordered if (times[file] or 0) < moment and times[file] is not None]
+        after = [file for file in ordered if (times[file] or 0) >= moment and times[file] is not None]
+        unknown = len(ordered) - len(before) - len(after)
+        ends = (*ordered[:1], *ordered[-1:]) or (None, None)
+        return OrderedSides(len(ordered), unknown, *ends, next(reversed(before), None), next(iter(after), None))
+
+    def _newest_place(self, _context: Any) -> str | None:
+        read = ("consumed", "empty")
+        files = (logged.record for logged in self._logged if logged.record.disposition in read)
+        places = (file.summary.time for file in files if file.summary.file_class is FileClass.CHANGES)
+        return max(places, default=None)
+
+    def _last_arrival(self, _context: Any) -> int:
+        return max((number_of(logged.record.summary.time) for logged in self._logged), default=0)
+
+    def _change_files(self, _context: Any, progress: Progress, *, cut: str) -> ChangeFiles:
+        files = self._read_changes(progress)
         before = [file for file in files if file.time < cut]
         commits = [file.newest_commit for file in before if file.newest_commit is not None]
         timeless = sum(1 for file in before if file.rows > file.bad and file.newest_commit is None)

@@ -15,6 +15,7 @@ from lakeward.state.memory import MemoryStateStore
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.landing import Landing
 
+ELSEWHERE = "files are looked for in SCHEMA/TABLE/, or in the folder that a table's path: names"
 LOAD, CHANGE = "LOAD00000001.parquet", "20240327-014303888.parquet"
 
 
@@ -61,16 +62,38 @@ def names(tables) -> list[str]:
 def test_three_thousand_tables_cost_one_check_each_and_then_none(tmp_path):
     for number in range(3000):
         folder = f"schema{number % 30:02}/table{number:04}"
-        # Names of load parts come after those of dates: the first file of each folder is enough.
         land(tmp_path, f"{folder}/2024/03/27/{CHANGE}", f"{folder}/{LOAD}")
     state = MemoryStateStore()
     found, calls = look(tmp_path, state)
     assert len(found.new) == 3000
     assert not any(table.active for table in state.registered())
-    assert calls == {"folders": 31, "walk": 3000, "files": 3000}
+    assert calls == {"folders": 31, "walk": 3000, "files": 6000}
     again, calls = look(tmp_path, state)
     assert again.new == ()
     assert calls == {"folders": 31}
+
+
+def test_files_that_nobody_reads_are_named_with_the_setting_that_would_read_them(tmp_path):
+    land(tmp_path, f"sales/product/{LOAD}", "sales/product/2024/05/delta_0042.csv", "sales/product/notes.txt")
+    land(tmp_path, f"sales/orders/{LOAD}", "sales/product/CDC_TXN-20240327014303888.csv")
+    found, _ = look(tmp_path)
+    assert names(found.new) == ["sales.orders", "sales.product"]
+    [unread] = found.unread
+    assert (unread.folder, unread.count) == ("sales/product", 3)
+    reasons = {file.path.rpartition("/")[2]: (file.pattern, file.reason) for file in unread.files}
+    assert reasons["delta_0042.csv"][0] == "**/delta_*.csv"
+    assert "files.changes=**/delta_*.csv and files.order as changes" in reasons["delta_0042.csv"][1]
+    assert reasons["notes.txt"][0] is None and "no setting reads it" in reasons["notes.txt"][1]
+    assert "transactions: sales/product is set" in reasons["CDC_TXN-20240327014303888.csv"][1]
+
+
+def test_default_patterns_decide_which_folders_are_tables(tmp_path):
+    land(tmp_path, "sales/product/part-0.csv", "hr/people/delta_1.csv", f"sales/orders/{LOAD}")
+    own = {"load": "part-*", "changes": "delta_*", "order": "name"}
+    assert names(look(tmp_path, defaults={"files": own})[0].new) == ["hr.people", "sales.product"]
+    both = {"load": "*.csv", "changes": "delta_*", "order": "name"}
+    skipped = look(tmp_path, defaults={"files": both})[0].skipped
+    assert any("fits both files.load" in folder.reason for folder in skipped)
 
 
 def test_excluded_folders_are_not_listed(tmp_path):
@@ -121,13 +144,14 @@ def test_ignored_files_are_reported_with_the_expected_names(tmp_path):
     assert names(found.new) == ["sales.product"]
     reasons = {folder.path: folder.reason for folder in found.skipped}
     assert sorted(reasons) == [".", "cdc", "invoice", "sales/orders", "sales/people"]
-    assert reasons["."] == "holds customers.csv: files are looked for in SCHEMA/TABLE/"
-    assert reasons["invoice"] == f"holds invoice/{LOAD}: files are looked for in SCHEMA/TABLE/"
+    assert reasons["."] == f"holds customers.csv: {ELSEWHERE}"
+    assert reasons["invoice"] == f"holds invoice/{LOAD}: {ELSEWHERE}"
     assert "transactions: cdc is set" in reasons["cdc"]
     assert reasons["sales/orders"].startswith(
-        "holds 2 files such as sales/orders/part-00000.parquet: not named as DMS names files"
+        "holds 2 files such as sales/orders/part-00000.parquet: its name fits neither files.load (LOAD00000001.parquet)"
     )
-    assert "LOAD00000001.parquet for a load" in reasons["sales/people"]
+    assert "files.load=part-*.parquet would read it as a load" in reasons["sales/orders"]
+    assert "files.changes=load*.parquet and files.order as changes" in reasons["sales/people"]
     assert [folder.path for folder in look(tmp_path, transactions="cdc")[0].skipped] == [
         "invoice", "sales/orders", "sales/people", ".",
     ]  # fmt: skip

@@ -271,7 +271,9 @@ def test_ignored_files_are_reported(landed):
     landed.text("load00000002.csv", "1,a")
     finding = landed.only(primary_key="id")
     assert (finding.severity, finding.setting) == (Severity.WARNING, "files")
-    assert finding.message.startswith("sales/product/load00000002.csv: not named like a load part or change file")
+    assert finding.message.startswith(
+        "sales/product/load00000002.csv: nobody reads it; its name fits neither files.load"
+    )
 
 
 def test_errors_refuse_an_activation_and_force_lets_them_through(landed):

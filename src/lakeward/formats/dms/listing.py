@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from lakeward.config.patterns import DATA_ENDINGS, path_pattern, proposed_pattern
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.formats.file_order import NOT_RECORDED, place_by_name
 from lakeward.model import FileClass, LandingFile, TableId
 from lakeward.text import escape_name, name_problem, time_zone
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 
 TIME_DIGITS = 20
+# Names as DMS writes them: what fits where files.load and files.changes are not set.
+LOAD_NAME, CHANGES_NAME = "LOAD00000001.parquet", "20240327-014303888.parquet"
 _FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
 # A counter starts with a decimal digit: DMS pads with zeros, and LOADED.csv is not a load part.
 _LOAD = re.compile(r"^(?P<segment>.+_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
@@ -48,8 +52,8 @@ _DATE_FOLDER = re.compile(
 class NameMatch:
     """The facts that follow from a file's name.
 
-    ``time`` is the name's time in UTC as 20 digits, empty for load parts. ``ambiguous`` marks a local time that occurs
-    twice when summer time ends; the first occurrence is taken.
+    ``time`` is the name's time in UTC as 20 digits, empty for load parts, or the place that ``files.order`` makes of
+    the name. ``ambiguous`` marks a local time that occurs twice when summer time ends; the first occurrence is taken.
     """
 
     file_class: FileClass
@@ -75,6 +79,50 @@ def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
     return _timed(FileClass.CHANGES, match["format"], match, timezone)
 
 
+def classify_as_set(relative_path: str, settings: TableDefaults) -> NameMatch | None:
+    """Return a file's class by ``files``, and by DMS's names where no pattern is set for a class.
+
+    Raises:
+        DataError: both a pattern of loads and one of changes fit.
+    """
+    files = settings.files
+    if files.load is None and files.changes is None:
+        return classify(relative_path, settings.name_timezone)
+    known = classify(relative_path, settings.name_timezone)
+    fitting = [
+        found
+        for found in (_load_as_set(relative_path, settings, known), _changes_as_set(relative_path, settings, known))
+        if found
+    ]
+    if len(fitting) > 1:
+        load, changes = files.load or LOAD_NAME, files.changes or CHANGES_NAME
+        msg = f"{escape_name(relative_path)} fits both files.load ({load}) and files.changes ({changes})"
+        raise DataError(msg, hint="set files.load and files.changes so that no file fits both")
+    return fitting[0] if fitting else None
+
+
+def _load_as_set(path: str, settings: TableDefaults, known: NameMatch | None) -> NameMatch | None:
+    if settings.files.load is None:
+        return known if known is not None and known.file_class is FileClass.LOAD else None
+    fits = _is_readable(path) and path_pattern(settings.files.load).fullmatch(path)
+    return NameMatch(FileClass.LOAD, file_format(path)) if fits else None
+
+
+def _changes_as_set(path: str, settings: TableDefaults, known: NameMatch | None) -> NameMatch | None:
+    files = settings.files
+    if files.changes is None:
+        return known if known is not None and known.file_class is FileClass.CHANGES else None
+    if not (_is_readable(path) and path_pattern(files.changes).fullmatch(path)):
+        return None
+    place = NOT_RECORDED if files.records_arrival else place_by_name(path)
+    return NameMatch(FileClass.CHANGES, file_format(path), place)
+
+
+def _is_readable(path: str) -> bool:
+    """Whether a file that fits a pattern is read: DMS's transaction files have rows of many tables."""
+    return path.endswith(DATA_ENDINGS) and not is_transactions(path)
+
+
 def classify_transactions(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
     """Return the class of a ``CDC_TXN-`` file directly in the transactions folder; None for other files."""
     match = _TRANSACTIONS.match(relative_path)
@@ -92,10 +140,15 @@ def file_format(path: str) -> str:
 
 
 def load_part(path: str) -> tuple[str, int]:
-    """Return the identity of a load part regardless of format and padding: folder with segment, and counter."""
+    """Return the identity of a load part regardless of format and padding: folder with segment, and counter.
+
+    A file that is not named as DMS names parts is the part that its path names without the ending.
+    """
     folder, _, name = path.rpartition("/")
     match = _LOAD.match(name)
-    return (f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)) if match else (path, 0)
+    if match is None:
+        return re.sub(_FORMAT, "", path), 0
+    return f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)
 
 
 def is_transactions(path: str) -> bool:
@@ -148,11 +201,51 @@ def parse_time(text: str) -> str:
 
 @dataclass(frozen=True)
 class UnknownFile:
-    """A file in a table's folder that matches no rule; it is reported and never read."""
+    """A file in a table's folder that matches no rule; it is reported and never read. ``name`` is below that folder."""
 
     path: str
     location: str
     size: int
+    name: str
+
+
+@dataclass(frozen=True)
+class UnreadFile(Document):
+    """A file that nobody reads: its path, why, and the pattern that would read it; both are printable.
+
+    ``pattern`` is a value for ``files.load`` or ``files.changes``, None where no setting makes the file readable.
+    """
+
+    path: str
+    reason: str
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class UnreadFiles(Document):
+    """The files below a folder that nobody reads: how many there are, and the first of them."""
+
+    folder: str
+    count: int
+    files: tuple[UnreadFile, ...]
+
+
+def unread_file(file: UnknownFile, settings: TableDefaults) -> UnreadFile:
+    """Return why a file is not read, and the setting that would read it."""
+    if is_transactions(file.name):
+        folder = file.path.rpartition("/")[0]
+        return UnreadFile(file.path, f"transaction files are read if transactions: {folder} is set in lakeward.yaml")
+    if not file.name.endswith(DATA_ENDINGS):
+        endings = ", ".join(DATA_ENDINGS)
+        return UnreadFile(file.path, f"no setting reads it: only files that end in {endings} are read (in lower case)")
+    pattern, files = escape_name(proposed_pattern(file.name)), settings.files
+    order = "" if files.order else " and files.order"
+    load, changes = files.load or LOAD_NAME, files.changes or CHANGES_NAME
+    reason = (
+        f"its name fits neither files.load ({load}) nor files.changes ({changes}); "
+        f"files.load={pattern} would read it as a load, files.changes={pattern}{order} as changes"
+    )
+    return UnreadFile(file.path, reason, pattern)
 
 
 @dataclass(frozen=True)
@@ -170,7 +263,7 @@ def table_folder(table: TableId, settings: TableSettings) -> str:
 
 def list_folder(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
     """Return every file below a table's folder, including those that match no rule."""
-    return _list(storage, folder, settings, classify)
+    return _list(storage, folder, lambda path: classify_as_set(path, settings))
 
 
 def list_files(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
@@ -180,7 +273,7 @@ def list_files(storage: Landing, folder: str, settings: TableDefaults) -> Iterat
 
 def list_transactions(storage: Landing, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
     """Return the ``CDC_TXN-`` files of the transactions folder."""
-    files = _list(storage, folder, settings, classify_transactions)
+    files = _list(storage, folder, lambda path: classify_transactions(path, settings.name_timezone))
     return (file for file in files if isinstance(file, LandingFile))
 
 
@@ -225,23 +318,35 @@ def _stray_reason(count: int, first: str) -> str:
     if is_transactions(first):
         folder = first.rpartition("/")[0]
         return f"{_shown(count, first)}: transaction files are read if transactions: {folder} is set in lakeward.yaml"
-    return f"{_shown(count, first)}: files are looked for in SCHEMA/TABLE/"
+    return f"{_shown(count, first)}: files are looked for in SCHEMA/TABLE/, or in the folder that a table's path: names"
 
 
-def why_no_table(storage: Landing, folder: str) -> str | None:
-    """Return why a folder is not a table: none of its files is a load part or change file. None if it is a table.
+def why_no_table(unread: UnreadFiles) -> str:
+    """Return why a folder without files of a table is not one; empty where it holds no file at all."""
+    return f"{_shown(unread.count, unread.files[0].path)}: {unread.files[0].reason}" if unread.count else ""
 
-    It reads no more of the listing than needed. For a folder without files the result is empty.
+
+def look_into(
+    storage: Landing, folder: str, settings: TableDefaults, *, most: int, completely: bool
+) -> tuple[bool, UnreadFiles]:
+    """Return whether a folder holds files of a table, and up to ``most`` of the files in it that nobody reads.
+
+    Unless ``completely`` the listing ends at the first file of a table.
+
+    Raises:
+        DataError: a file fits both patterns of the settings.
     """
-    count, first = 0, ""
-    for stored in storage.walk(folder):
-        if classify(_below(folder, stored.path)) is not None:
-            return None
-        count, first = count + 1, first or stored.path
-    if not count:
-        return ""
-    expected = "LOAD00000001.parquet for a load, 20240327-014303888.parquet for changes, or .csv, in exactly this case"
-    return f"{_shown(count, first)}: not named as DMS names files ({expected})"
+    holds_table, count, first = False, 0, list[UnreadFile]()
+    for file in _list(storage, folder, lambda path: classify_as_set(path, settings)):
+        if isinstance(file, LandingFile):
+            holds_table = True
+            if not completely:
+                break
+            continue
+        count += 1
+        if len(first) < most:
+            first.append(unread_file(file, settings))
+    return holds_table, UnreadFiles(escape_name(folder), count, tuple(first))
 
 
 def _shown(count: int, first: str) -> str:
@@ -261,12 +366,14 @@ def _not_a_table_reason(table: TableId) -> str | None:
 
 
 def _list(
-    storage: Landing, folder: str, settings: TableDefaults, classifier: Callable[[str, str], NameMatch | None]
+    storage: Landing, folder: str, classifier: Callable[[str], NameMatch | None]
 ) -> Iterator[LandingFile | UnknownFile]:
     for stored in storage.walk(folder):
-        match = classifier(_below(folder, stored.path), settings.name_timezone)
+        name = _below(folder, stored.path)
+        match = classifier(name)
         if match is None:
-            yield UnknownFile(escape_name(stored.path), escape_name(storage.location(stored.path)), stored.size)
+            path, location = escape_name(stored.path), escape_name(storage.location(stored.path))
+            yield UnknownFile(path, location, stored.size, name)
         else:
             _require_storable(storage, stored)
             yield _landing_file(storage, stored, match.file_class, match.time)

@@ -16,6 +16,7 @@ from lakeward.mirror.op.apply import applied_stamps
 from lakeward.mirror.op.check import require_delete_share
 from lakeward.mirror.op.effect import Effect, earlier_changes, load_rows, plan_fold, with_columns
 from lakeward.mirror.op.fold import FoldInput, fold_changes, fold_keyless
+from lakeward.mirror.op.order_check import require_decided_order
 from lakeward.mirror.op.steps import Step
 from lakeward.model import OpKind
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.columns import Column
+    from lakeward.formats.base import FileSummary
     from lakeward.iceberg.metadata import Snapshot
     from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext, Work
@@ -36,6 +38,12 @@ class Batch(RowOpHandler):
     """Changes of single rows. Recovered from the changelog, which holds all of them."""
 
     kind = OpKind.BATCH
+
+    def check_input(
+        self, context: TableContext, work: Work, op_input: OpInput, summaries: Sequence[FileSummary]
+    ) -> None:
+        """Refuse changes whose order the files do not decide."""
+        require_decided_order(context, op_input, summaries)
 
     def check_effect(
         self, context: TableContext, work: Work, effect: Effect, columns: Sequence[Column], base: Snapshot | None

@@ -230,7 +230,9 @@ def rewritten_files(context: TableContext) -> Iterator[PreparedOp]:
     if unfinished is None or not unfinished.rewritten:
         return
     progress_of(context, capture(context))
-    entries = context.state.lookup(context.table, sorted(unfinished.rewritten))
+    found = context.state.lookup(context.table, sorted(unfinished.rewritten))
+    # A file that only has its number is read with its new content.
+    entries = {path: entry for path, entry in found.items() if entry.disposition is not Disposition.ARRIVED}
     stored = [(entry, unfinished.rewritten[path]) for path, entry in sorted(entries.items())]
     changed = [
         (entry, to) for entry, to in stored if to != entry.content_hash and _has_content(context, entry.path, to)

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.documents import Record, to_compact_json
 from lakeward.formats.base import FileSummary
+from lakeward.formats.file_order import shown_place
 from lakeward.iceberg.attempt import Attempt
 from lakeward.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP, empty_snapshot
 from lakeward.mirror.op.erased import Erasure
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import PreparedOp
 
 
+# Files that an op recorded, never having read them.
+UNREAD = (Disposition.FENCED, Disposition.ARRIVED)
 REBUILD = "drop the table's changelog and mirror and run again: both are then rebuilt from the landing files"
 
 
@@ -45,9 +48,10 @@ class LoadDecision(Record, required=("changed", "kept", "dropped")):
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
     inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
-    ``observed`` (no change file was there) or ``same load`` (a part that came later). ``cut`` is in 20 digits,
-    ``before`` and ``after`` count the change files known on either side of it. ``changed`` are parts with new content,
-    ``kept`` parts that are unchanged and ``dropped`` parts of the load before that this load lacks.
+    ``observed`` (no change file was there) or ``same load`` (a part that came later). ``cut`` is a place in the order
+    of files, 20 digits unless ``files.order`` decides; ``before`` and ``after`` count the change files known on either
+    side of it. ``changed`` are parts with new content, ``kept`` parts that are unchanged and ``dropped`` parts of the
+    load before that this load lacks.
     """
 
     evidence: str
@@ -59,6 +63,11 @@ class LoadDecision(Record, required=("changed", "kept", "dropped")):
     dropped: tuple[str, ...] = ()
     load_from: int | None = None
     load_to: int | None = None
+
+    @property
+    def shown_cut(self) -> str:
+        """The cut in a form for people, empty where every change file follows the load."""
+        return shown_place(self.cut) if self.cut else ""
 
 
 @dataclass(frozen=True)
@@ -118,10 +127,10 @@ class FileRecord(
     def was_read(self) -> bool:
         """Whether the op read the file, and did not only record it.
 
-        Only recorded are copies, fenced files and load files that are not part of the load.
+        Only recorded are copies, fenced files, load files that are not part of the load, and arrivals.
         """
         left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
-        return not (left_over or self.disposition.is_note or self.disposition is Disposition.FENCED)
+        return not (left_over or self.disposition.is_note or self.disposition in UNREAD)
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""
@@ -151,6 +160,11 @@ class FileRecord(
             file_class=found.file_class,
             time=found.time,
         )
+
+
+def arrived(file: FileSummary) -> FileRecord:
+    """Return the record of a change file's number; it is of no generation until it is read."""
+    return FileRecord(file, Disposition.ARRIVED, generation=0)
 
 
 @dataclass(frozen=True)

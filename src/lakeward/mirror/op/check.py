@@ -83,7 +83,7 @@ def _contradiction(context: TableContext, file: FileSummary, generation: Generat
         f"{time_digits(generation.load_from or 0)}, and holds commits {commits}: name and content contradict each other"
     )
     return CutError(
-        msg, hint=f"set name_timezone if file names are in another time zone; or {recut_hint(context, file.time)}"
+        msg, hint=f"set name_timezone if file names are in another time zone; or {recut_hint(context, file)}"
     )
 
 
@@ -195,6 +195,11 @@ def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequen
         for summary in summaries
         if summary.file_class is not FileClass.LOAD and summary.order_by is not None
     }
+    if OrderBy.NONE in found and context.settings.files.order == "column":
+        plain = next(summary.path for summary in summaries if summary.order_by is OrderBy.NONE)
+        msg = f"{context.table}: files.order is column, and {plain} has no column that orders its changes"
+        hint = "set timestamp_column, or sequence_column; or files.order: name, or arrival, if that orders the files"
+        raise DataError(msg, hint=hint)
     if fixed is not None or not found:
         return fixed
     if len(found) > 1:

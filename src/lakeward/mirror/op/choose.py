@@ -10,16 +10,19 @@ import heapq
 import shlex
 import time
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ChangedFileError, CutError, VanishedError
+from lakeward.errors import ChangedFileError, ConfigurationError, CutError, VanishedError
 from lakeward.formats.base import FileSummary
-from lakeward.formats.dms.listing import list_folder, list_transactions
+from lakeward.formats.dms.listing import UnreadFile, list_folder, list_transactions, unread_file
+from lakeward.formats.file_order import is_time, shown_place
+from lakeward.mirror.op.arrivals import Arrivals, arrival_notes, placed
 from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.mirror.op.ledger import change_files
 from lakeward.mirror.op.loads import SeenFile, decide_loads, file_note
+from lakeward.mirror.op.places import cut_at, has_own_order, is_recorded, require_one_order, user_cut
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, digits_micros, time_digits
 from lakeward.text import count
 
@@ -45,7 +48,7 @@ class Earliest:
         """Include a file."""
         modified = file.identity.mtime_us
         self.mtime_us = modified if self.mtime_us is None else min(self.mtime_us, modified)
-        if file.time:
+        if is_time(file.time):
             self.name = min(self.name or file.time, file.time)
 
     @property
@@ -59,11 +62,12 @@ class Earliest:
 class Scan:
     """The findings of one listing of the landing folder.
 
-    ``unknown`` are the first few files that no naming rule matches, ``unknown_count`` counts all of them. ``known``
+    ``unread`` are the first few files that no naming rule matches, ``unread_count`` counts all of them. ``known``
     counts the current generation's files that are still in landing, ``known_changes`` the change files among them, and
     ``counted_changes`` those named at or after ``count_from``. ``undecided`` are change files that may precede the
     current load or follow it. ``came_back`` are files of older generations that reappeared after the table was emptied.
-    ``logged`` are the files of op ``logged_op``, if that is given.
+    ``logged`` are the files of op ``logged_op``, if that is given. ``arrivals`` are change files without a number,
+    where their order is that of numbers.
     """
 
     count_from: str = ""
@@ -71,26 +75,35 @@ class Scan:
     logged: Earliest = field(default_factory=Earliest)
     loads: list[SeenFile] = field(default_factory=list)
     retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    unknown_count: int = 0
+    unread: list[UnreadFile] = field(default_factory=list)
+    unread_count: int = 0
     known: int = 0
     known_changes: int = 0
     counted_changes: int = 0
     undecided: list[LandingFile] = field(default_factory=list)
     came_back: list[str] = field(default_factory=list)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
 
-def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
+def choose(context: TableContext, progress: Progress, *, arrivals_first: bool = True) -> Work | Waiting | None:
     """Return the next op's work, None when there is nothing to do.
 
+    Numbers of change files that were seen for the first time are recorded before anything is read, so that they count
+    whatever stops the table then; without a table to record them in, and without ``arrivals_first``, together with
+    the work.
+
     Raises:
+        ConfigurationError: the settings of files do not fit what was read before.
         ChangedFileError: a consumed change file has other content now.
         CutError: the files do not show what load files mean, or which change files follow a reload.
         VanishedError: the files that the table was built from are gone, or came back after it was emptied.
     """
-    scan = Scan(count_from=_kept_since(context))
+    require_one_order(context, progress)
+    scan, known = Scan(count_from=_kept_since(context)), progress.generation
     progress = _recut(context, progress)
-    batch, is_last = _smallest_batch(context, progress, scan)
+    batch, is_last, arrivals = _smallest_batch(context, progress, scan)
+    if arrivals and known is not None and arrivals_first:
+        return Work(OpKind.BATCH, known, notes=arrivals)
     if truncate := _vanished(context, progress, scan):
         return truncate
     has_changes = progress.last_place is not None or bool(batch)
@@ -98,15 +111,15 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
     if loads.is_rewritten and not context.options.same_load:
         _require_change_files(context, progress, scan)
     if loads.next is not None:
-        return _affordable(context, loads.next)
+        return _affordable(context, _with_notes(loads.next, arrivals))
     _require_decided(context, progress, scan)
-    work = _change_work(context, progress, scan, batch, loads.notes, is_last=is_last)
+    work = _change_work(context, progress, scan, batch, (*arrivals, *loads.notes), is_last=is_last)
     return _affordable(context, work) if work else None
 
 
 def _recut(context: TableContext, progress: Progress) -> Progress:
     """Apply the user's cut to the current generation, where change files wait for it."""
-    current, cut = progress.generation, context.options.cut
+    current, cut = progress.generation, user_cut(context)
     if cut is None or current is None or current.number == 1 or cut > current.cut:
         return progress
     scan = Scan()
@@ -115,6 +128,10 @@ def _recut(context: TableContext, progress: Progress) -> Progress:
         return progress
     decided = replace(current, cut=cut, undecided_from="", load_from=None)
     return replace(progress, generations=(*progress.generations[:-1], decided))
+
+
+def _with_notes(work: Work | Waiting, notes: tuple[FileRecord, ...]) -> Work | Waiting:
+    return replace(work, notes=(*notes, *work.notes)) if notes and isinstance(work, Work) else work
 
 
 def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
@@ -151,7 +168,7 @@ def _change_work(
 def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
     """Yield every file that waits, for `status`, without reading contents. ``scan`` receives the other findings."""
     scan = scan or Scan()
-    yield from (file for _, file in pending_changes(context, progress, scan))
+    yield from (file for _, file in pending_changes(context, progress, scan, numbered=False))
     yield from scan.undecided
     current = progress.generation
     for seen in scan.loads:
@@ -159,20 +176,33 @@ def pending_files(context: TableContext, progress: Progress, scan: Scan | None =
             yield seen.file
 
 
-def batch_before(context: TableContext, progress: Progress, cut: str) -> Work | None:
-    """Return the op that applies waiting change files named before ``cut`` to the current generation, if any wait."""
+def batch_before(context: TableContext, progress: Progress, cut: str | None) -> Work | None:
+    """Return the op that applies waiting change files before ``cut`` to the current generation, if any wait.
+
+    Without a cut it applies all of them.
+    """
     assert progress.generation is not None  # the files belong to a generation
     current = progress.generation.number
 
     def is_earlier(generation: int, file: LandingFile) -> bool:
-        return generation == current and file.time < cut
+        return generation == current and (cut is None or file.time < cut)
 
     files, _ = _smallest(context, (pair for pair in pending_changes(context, progress, Scan()) if is_earlier(*pair)))
     return Work(OpKind.BATCH, progress.generation, files) if files else None
 
 
-def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[tuple[LandingFile, ...], bool]:
-    return _smallest(context, pending_changes(context, progress, scan))
+def _smallest_batch(
+    context: TableContext, progress: Progress, scan: Scan
+) -> tuple[tuple[LandingFile, ...], bool, tuple[FileRecord, ...]]:
+    """Return the next change files, whether these are all, and the records of numbers that files now receive."""
+    new: list[LandingFile] = []
+
+    def received() -> Iterator[tuple[int, LandingFile]]:
+        new.extend(scan.arrivals.numbered(context))
+        yield from ((generation_of(file, progress).number, file) for file in new if _is_wanted(context, file))
+
+    batch, is_last = _smallest(context, chain(pending_changes(context, progress, scan), received()))
+    return batch, is_last, arrival_notes(new)
 
 
 def _smallest(
@@ -191,28 +221,47 @@ def _smallest(
     return tuple(chosen), len(chosen) == len(first)
 
 
-def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
-    """Yield the waiting change files of the listing with their generation; ``scan`` receives everything else."""
+def pending_changes(
+    context: TableContext, progress: Progress, scan: Scan, *, numbered: bool = True
+) -> Iterator[tuple[int, LandingFile]]:
+    """Yield the waiting change files of the listing with their generation; ``scan`` receives everything else.
+
+    Files without a number, where they need one, are among the ``scan``'s if ``numbered``.
+    """
+    for file, entry in _with_entries(context, scan, numbered=numbered):
+        if entry is not None:
+            _require_same_class(context, file, entry)
+            if entry.op == scan.logged_op:
+                scan.logged.add(file)
+            _count_known(file, entry, progress, scan)
+            if entry.disposition is Disposition.FENCED:
+                continue
+        if file.file_class is FileClass.LOAD:
+            scan.loads.append(SeenFile(file, entry))
+            continue
+        generation = generation_of(file, progress).number
+        if entry is None and _is_undecided(file, progress):
+            scan.undecided.append(file)
+        elif entry is None or entry.generation < generation:
+            yield generation, file
+        elif entry.identity != file.identity:
+            scan.retimed_changes.append((file, entry))
+
+
+def _with_entries(
+    context: TableContext, scan: Scan, *, numbered: bool
+) -> Iterator[tuple[LandingFile, LedgerEntry | None]]:
+    """Yield the files of the listing that the run may read, each at its place, with what became of it so far."""
     for page in list_landing(context, scan):
         known = context.state.lookup(context.table, [file.path for file in page])
-        for file in page:
-            entry = known.get(file.path)
-            if entry is not None:
-                if entry.op == scan.logged_op:
-                    scan.logged.add(file)
-                _count_known(file, entry, progress, scan)
-                if entry.disposition is Disposition.FENCED:
-                    continue
-            if file.file_class is FileClass.LOAD:
-                scan.loads.append(SeenFile(file, entry))
-                continue
-            generation = generation_of(file, progress).number
-            if entry is None and _is_undecided(file, progress):
-                scan.undecided.append(file)
-            elif entry is None or entry.generation < generation:
-                yield generation, file
-            elif entry.identity != file.identity:
-                scan.retimed_changes.append((file, entry))
+        for listed in page:
+            entry = known.get(listed.path)
+            file = placed(listed, entry)
+            if numbered and not is_recorded(file):
+                scan.arrivals.add(file)
+            elif _is_wanted(context, file):
+                is_new = entry is None or entry.disposition is Disposition.ARRIVED
+                yield file, None if is_new else entry
 
 
 def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan: Scan) -> None:
@@ -232,9 +281,32 @@ def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan
             scan.came_back.append(file.path)
 
 
+def _require_same_class(context: TableContext, file: LandingFile, entry: LedgerEntry) -> None:
+    """Refuse a file that was read as a load part and is a change file by today's settings, or the reverse."""
+    if entry.file_class is file.file_class:
+        return
+    words = {FileClass.LOAD: "load", FileClass.CHANGES: "change", FileClass.TRANSACTIONS: "transaction"}
+    msg = (
+        f"{context.table}: op {entry.op} recorded {file.path} as a {words[entry.file_class]} file; by files.load and "
+        f"files.changes it is a {words[file.file_class]} file now"
+    )
+    table = shlex.quote(str(context.table))
+    hint = f"set files back; or read all files again: lakeward undo {table} --to-op 0, then lakeward run {table}"
+    raise ConfigurationError(msg, hint=hint)
+
+
+# Sorts after every place of a file.
+_END = "\U0010ffff"
+
+
 def _kept_since(context: TableContext) -> str:
-    """Return the earliest name time, as 20 digits, of consumed files that must still be in landing."""
+    """Return the earliest place of consumed files that must still be in landing.
+
+    Places that are not times do not show which files are older than ``landing_retention``: then any may be gone.
+    """
     retention = context.settings.landing_retention
+    if retention is not None and has_own_order(context):
+        return _END
     return "" if retention is None else time_digits(int((time.time() - retention) * 1e6))
 
 
@@ -248,26 +320,27 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
         return
     first, current = min(scan.undecided, key=lambda file: file.order), progress.generations[-1]
     event, moment = ("truncate", "noticed") if current.emptied else ("load", "seen in landing")
+    named = "which come before those that follow" if has_own_order(context) else "named before"
     msg = (
-        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the {event} "
+        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, {named} the {event} "
         f"of generation {current.number} was {moment}: they may precede that {event} or follow it, "
         "and nothing inside the files shows which"
     )
-    raise CutError(msg, hint=recut_hint(context, first.time))
+    raise CutError(msg, hint=recut_hint(context, first))
 
 
-def recut_hint(context: TableContext, follows: str) -> str:
-    """Return the command that sets the name time from which change files follow the current load."""
+def recut_hint(context: TableContext, first: LandingFile | FileSummary) -> str:
+    """Return the command that sets the place from which change files follow the current load; ``first`` may do so."""
     table = shlex.quote(str(context.table))
+    if has_own_order(context):
+        return (
+            f"files from PATH on follow the load, those before are in it: lakeward run {table} --cut file:PATH; "
+            f"all of them follow it: lakeward run {table} {cut_at(first)}"
+        )
     return (
         f"files named from TIME on follow the load, those before are in it: lakeward run {table} --cut TIME; "
-        f"all of them follow it: lakeward run {table} --cut {shown_time(follows)}"
+        f"all of them follow it: lakeward run {table} --cut {shown_place(first.time)}"
     )
-
-
-def shown_time(digits: str) -> str:
-    """Return 20 digits in the form of file names and of ``--cut``."""
-    return f"{digits[:8]}-{digits[8:]}"
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
@@ -308,23 +381,26 @@ def list_landing(context: TableContext, scan: Scan) -> Iterator[list[LandingFile
     return _pages(_listed(context, scan))
 
 
-def _listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+def _is_wanted(context: TableContext, file: LandingFile) -> bool:
+    """Whether the run may read a file: ``--file`` restricts it."""
     wanted = context.options.files
-    for file in _all_listed(context, scan):
-        if not wanted or file.path in wanted or file.location in wanted:
-            yield file
+    return not wanted or file.path in wanted or file.location in wanted
 
 
-def _all_listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+def _listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+    # Numbers are recorded of all files that are there, whichever of them the run may read.
+    takes_all = context.settings.files.records_arrival
     for file in list_folder(context.storage, context.folder, context.settings):
         if isinstance(file, LandingFile):
-            yield file
+            if takes_all or _is_wanted(context, file):
+                yield file
             continue
-        scan.unknown_count += 1
-        if len(scan.unknown) < _NAMED:
-            scan.unknown.append(file.path)
+        scan.unread_count += 1
+        if len(scan.unread) < _NAMED:
+            scan.unread.append(unread_file(file, context.settings))
     if context.config.transactions:
-        yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
+        shared = list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
+        yield from (file for file in shared if _is_wanted(context, file))
 
 
 # --- missing files --------------------------------------------------------------------------------------------------

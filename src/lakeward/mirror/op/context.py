@@ -33,6 +33,8 @@ class Permission(Protocol):
         """Raise ConflictError when the right was lost."""
 
 
+# A cut may name a file instead of a time: change files from it on follow the load, or those after it.
+AT_FILE, BEHIND_FILE = "file", "after"
 _PATHS = ("files", "keep_parts", "drop_parts", "accept_changed")
 
 
@@ -43,9 +45,11 @@ class RunOptions:
     ``files`` restricts the run to these files: paths under landing, local paths, file:// or s3:// URIs, as all files
     here; without tables it chooses those that read them. ``cut`` is the name time from which change files belong to
     a reload: ``2024-04-05T00:30:52`` (UTC unless it has an offset), a day, or as in file names,
-    ``20240405-003052555``; it is kept as 20 digits in UTC. ``same_load``: load parts with a new time and the old
-    content were only copied again; ``reload``: the source was loaded again. ``keep_parts`` belong to the load that is
-    taken, ``drop_parts`` do not. ``accept_changed`` names consumed files whose new content is to be ignored.
+    ``20240405-003052555``; it is kept as 20 digits in UTC. Where ``files.order`` is set, it is ``file:PATH`` of the
+    first change file that belongs to the reload, or ``after:PATH`` of the last one that does not. ``same_load``: load
+    parts with a new time and the old content were only copied again; ``reload``: the source was loaded again.
+    ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not. ``accept_changed`` names consumed files
+    whose new content is to be ignored.
     ``max_files`` and ``max_bytes`` limit what the run reads over all its tables; ``time_limit`` replaces every table's
     own, ``attempts`` the configured number of further attempts after transient errors.
     """
@@ -71,7 +75,7 @@ class RunOptions:
         check_fields(self, time_limit=POSITIVE | NONE, attempts=COUNT_OR_0 | NONE)
         for name in _PATHS:
             object.__setattr__(self, name, frozenset(getattr(self, name)))
-        if self.cut is not None:
+        if self.cut is not None and not self.cut.startswith((f"{AT_FILE}:", f"{BEHIND_FILE}:")):
             object.__setattr__(self, "cut", parse_time(self.cut))
 
 

@@ -20,10 +20,12 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import CutError
 from lakeward.formats.dms.listing import load_part
+from lakeward.formats.file_order import place_after, shown_place
 from lakeward.mirror.op.changelog import LoadDecision
-from lakeward.mirror.op.choose import Scan, batch_before, pending_changes, shown_time
-from lakeward.mirror.op.ledger import change_files
+from lakeward.mirror.op.choose import Scan, batch_before, pending_changes
+from lakeward.mirror.op.ledger import change_files, newest_place, sides_in_order
 from lakeward.mirror.op.loads import is_part
+from lakeward.mirror.op.places import cut_at, has_own_order, user_cut
 from lakeward.model import Generation, time_digits
 from lakeward.text import count
 from lakeward.transforms.columns import column
@@ -49,11 +51,15 @@ _DIGITS = 20
 
 @dataclass(frozen=True)
 class _Cut:
-    """A cut and its evidence; ``at`` is empty where every change file follows the load."""
+    """A cut and its evidence; ``at`` is empty where every change file follows the load.
+
+    ``began`` is the moment at which the load did, in microseconds since 1970, where that is known and not the cut.
+    """
 
     at: str
     evidence: str
     undecided_from: str = ""
+    began: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,11 @@ def with_cut(
     if not work.needs_cut:
         return _joined(load)
     _require_one_load(load)
+    if has_own_order(context) and load.comes_later and context.options.cut is None:
+        # Names do not show which files precede the load; once they are applied, what was found in them is known.
+        waiting = batch_before(context, progress, None)
+        if waiting is not None:
+            return waiting
     cut = _cut(load)
     before, after = _sides(load, cut)
     if progress.generation is not None and before and cut.evidence != FIRST_LOAD:
@@ -209,17 +220,78 @@ def _mixed_loads(load: _ReadLoad, doubts: dict[str, str]) -> CutError:
 
 def _cut(load: _ReadLoad) -> _Cut:
     context = load.context
-    if context.options.cut is not None:
-        return _Cut(context.options.cut, USER)
+    decided = user_cut(context)
+    if decided is not None:
+        return _Cut(decided, USER)
     if not load.comes_later:
         # Nothing indicates a reload. A load's own time is often later than the first changes that follow it.
         return _Cut("", FIRST_LOAD)
+    if has_own_order(context):
+        return _cut_in_order(load)
     proven = load.times[0] if load.times is not None and _is_proof(load) else None
     if proven is not None and load.timed_by_row:
         return _Cut(time_digits(proven), LOAD_TIMES)
     if context.settings.landing_times == "trusted":
         return _Cut(time_digits(_first_written(load)), LANDING_TIMES)
     return _unproven_cut(load, proven)
+
+
+def _cut_in_order(load: _ReadLoad) -> _Cut:
+    """Return the cut in an order of files that names no times: where those that precede the load end.
+
+    Every change file was read. What shows on which side one belongs are the commit times in it, if the times in the
+    load's rows are those of rows, or else its modification time, if that is declared as trusted.
+
+    Raises:
+        CutError: nothing shows it, or files on both sides alternate.
+    """
+    context, progress = load.context, load.progress
+    if load.progress.last_place is None:
+        newest = newest_place(context)
+        return _Cut(place_after(newest) if newest else "", OBSERVED)
+    by_commit = load.times is not None and load.timed_by_row and _is_proof(load)
+    if by_commit and load.times is not None:
+        moment, evidence = load.times[0], LOAD_TIMES
+    elif context.settings.landing_times == "trusted":
+        moment, evidence = _first_written(load), LANDING_TIMES
+    else:
+        raise _unknown_order(load, _why_no_times(load))
+    sides = sides_in_order(context, progress, moment, by_commit=by_commit)
+    if sides.unknown:
+        raise _unknown_order(
+            load, count(sides.unknown, "change file has no commit times", "change files have no commit times")
+        )
+    last, first = sides.last_before, sides.first_after
+    if last is not None and first is not None and last.place >= first.place:
+        why = f"by {evidence}, {first.path} follows it and {last.path}, which comes later in the order, does not"
+        raise _unknown_order(load, why)
+    began = moment if by_commit else None
+    if first is None:
+        return _Cut(place_after(last.place) if last is not None else "", evidence, began=began)
+    return _Cut(first.place, evidence, undecided_from=place_after(last.place) if last is not None else " ", began=began)
+
+
+def _unknown_order(load: _ReadLoad, why: str) -> CutError:
+    """Return the error for a reload whose cut in an order of files is unknown, with the choices."""
+    context, table = load.context, shlex.quote(str(load.context.table))
+    sides = sides_in_order(context, load.progress, 0, by_commit=False)
+    reload = " --reload" if context.options.reload else ""
+    run = f"lakeward run {table}{reload}"
+    msg = (
+        f"{context.table}: a reload is there ({', '.join(part.path for part in load.parts[:_SHOWN])}), but nothing "
+        f"shows which of {count(sides.count, 'change file')} follow it: {why}"
+    )
+    choices = [f"those from PATH on follow it: {run} --cut file:PATH"]
+    if sides.last is not None and sides.first is not None:
+        choices = [
+            f"all of them are in it: {run} {cut_at(sides.last, behind=True)}",
+            f"all of them follow it: {run} {cut_at(sides.first)}",
+            *choices,
+        ]
+    if context.settings.landing_times != "trusted":
+        trusted = f"lakeward tables set {table} --set landing_times=trusted"
+        choices.append(f"if only the tool that captures writes to landing: {trusted}")
+    return CutError(msg, hint="; ".join(choices))
 
 
 def _unproven_cut(load: _ReadLoad, since: int | None) -> _Cut:
@@ -261,8 +333,15 @@ def _is_newer(load: _ReadLoad, former: Generation, first: int) -> bool:
     """Whether a load's rows were loaded after those of the load before; two loads may share a task's start time."""
     if former.load_to is not None:
         return first > former.load_to
+    if has_own_order(load.context):
+        return _has_commits_before(load, first) or not _has_change_files(load)
     known = change_files(load.context, load.progress, cut=time_digits(first))
     return known.before > 0 or not _has_change_files(load)
+
+
+def _has_commits_before(load: _ReadLoad, moment: int) -> bool:
+    """Whether some change file of the current generation has commits before a moment only."""
+    return sides_in_order(load.context, load.progress, moment, by_commit=True).last_before is not None
 
 
 def _first_written(load: _ReadLoad) -> int:
@@ -280,7 +359,9 @@ def _sides(load: _ReadLoad, cut: _Cut) -> tuple[int, int]:
     """Return how many change files, consumed and waiting, are before and after a cut; refuse a contradiction."""
     context, progress = load.context, load.progress
     # Every change file follows the first load; those that were created before it are counted for the record.
-    at = time_digits(load.times[0]) if cut.evidence == FIRST_LOAD and load.times is not None else cut.at
+    at = cut.at
+    if cut.evidence == FIRST_LOAD and load.times is not None and not has_own_order(context):
+        at = time_digits(load.times[0])
     known = change_files(context, progress, cut=at)
     scan, before, after = Scan(count_from=at), 0, 0
     for _, file in pending_changes(context, progress, scan):
@@ -322,7 +403,24 @@ def _decided(load: _ReadLoad, cut: _Cut, before: int, after: int) -> Work:
     decided = replace(_begun(load, cut), decision=decision)
     proven = first if cut.evidence == LOAD_TIMES else None
     generation = replace(decided.generation, load_from=proven, load_to=last, timed_by_row=load.timed_by_row or None)
+    if has_own_order(load.context) and generation.number > 1:
+        began = _began(load, cut)
+        since = time_digits(began if began is not None else time.time_ns() // 1000)
+        generation = replace(generation, since=generation.since or since, load_from=began)
     return replace(decided, generation=generation)
+
+
+def _began(load: _ReadLoad, cut: _Cut) -> int | None:
+    """Return when a load began whose cut is not a time: by its rows, or else after the last commit before the cut.
+
+    Nothing was committed between the two that any file shows, so that both begin the same states of the table.
+    """
+    if cut.began is not None:
+        return cut.began
+    before = change_files(load.context, load.progress, cut=cut.at)
+    if before.timeless_before or before.newest_before is None:
+        return load.times[0] if load.times is not None and _is_proof(load) else None
+    return before.newest_before + 1
 
 
 def _begun(load: _ReadLoad, cut: _Cut) -> Work:
@@ -370,14 +468,27 @@ def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
 
 
 def _require_before_changes(load: _ReadLoad, loaded: int) -> None:
-    first = change_files(load.context, load.progress, cut="").first
     paths = [part.path for part in load.parts]
+    if has_own_order(load.context):
+        _require_before_commits(load, paths, loaded)
+        return
+    first = change_files(load.context, load.progress, cut="").first
     if first is None or time_digits(loaded) <= first or all(path in load.context.options.keep_parts for path in paths):
         return
     current = load.progress.generations[-1]
     if current.load_to is not None and time_digits(current.load_to) > first:
         return  # the load's own times are later than its changes, so they prove nothing about its parts
     why = f"its rows were loaded at {time_digits(loaded)}, though change files follow that load from {first} on"
+    raise _foreign_part(load.context, paths, why)
+
+
+def _require_before_commits(load: _ReadLoad, paths: Sequence[str], loaded: int) -> None:
+    if all(path in load.context.options.keep_parts for path in paths) or not _has_commits_before(load, loaded):
+        return
+    current = load.progress.generations[-1]
+    if current.load_to is not None and _has_commits_before(load, current.load_to):
+        return  # the load's own times are later than its changes, so they prove nothing about its parts
+    why = f"its rows were loaded at {time_digits(loaded)}, after changes that follow that load"
     raise _foreign_part(load.context, paths, why)
 
 
@@ -436,7 +547,7 @@ def load_warning(context: TableContext, decision: LoadDecision) -> str | None:
     return (
         f"{count(decision.before, 'change file')} created before the rows of the first load were loaded ({loaded}) "
         f"went on top of it; if that load is a reload: lakeward undo {table} --to-op 0, then lakeward run {table} "
-        f"--cut {shown_time(loaded)}"
+        f"--cut {shown_place(loaded)}"
     )
 
 
@@ -481,7 +592,7 @@ def _cut_hint(load: _ReadLoad, proposed: str) -> str:
     table = shlex.quote(str(load.context.table))
     reload = " --reload" if load.context.options.reload else ""
     return (
-        f"lakeward run {table}{reload} --cut {shown_time(proposed)}   (change files named from then on follow the "
+        f"lakeward run {table}{reload} --cut {shown_place(proposed)}   (change files named from then on follow the "
         "reload); if only the replication tool writes to landing: "
         f"lakeward tables set {table} --set landing_times=trusted"
     )

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
+from lakeward.formats.file_order import NOT_RECORDED, number_of
 from lakeward.iceberg.define import LOGGED_STAMP
-from lakeward.mirror.op.changelog import REBUILD, FileRecord, LoadDecision, OpRecord
+from lakeward.mirror.op.changelog import REBUILD, FileRecord, LoadDecision, OpRecord, arrived
 from lakeward.model import Disposition, FileClass, OpKind, Progress
 from lakeward.text import json_object, refusing_damage
 from lakeward.transforms.columns import column
@@ -24,11 +25,14 @@ from lakeward.transforms.fold import is_standing
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.model import LedgerEntry
+
+
+_READ = (Disposition.CONSUMED.value, Disposition.EMPTY.value)
 
 
 def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
@@ -86,6 +90,90 @@ def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
     return {row[0]: OpRecord.from_json(row[1]) for row in rows}
 
 
+def last_arrival(context: TableContext) -> int:
+    """Return the greatest number under which a change file of the table was ever recorded, 0 where none was."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None:
+        return 0
+    files = context.changelog.read(snapshot).filter((column(S.KIND) == S.KIND_FILE) & _is_numbered())
+    return number_of(files.agg(F.max(S.FILE_TIME)).collect()[0][0])
+
+
+def _is_numbered() -> Column:
+    return column(S.FILE_TIME).startswith(NOT_RECORDED)
+
+
+def newest_place(context: TableContext) -> str | None:
+    """Return the greatest place of a change file that was read for any generation, None where none was."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None:
+        return None
+    disposition, file_class = (
+        F.get_json_object(column(S.DETAIL), path) for path in ("$.disposition", "$.file.file_class")
+    )
+    is_read = disposition.isin(*_READ) & (file_class == FileClass.CHANGES.value)
+    files = context.changelog.read(snapshot).filter((column(S.KIND) == S.KIND_FILE) & is_read)
+    found: str | None = files.agg(F.max(S.FILE_TIME)).collect()[0][0]
+    return found
+
+
+@dataclass(frozen=True)
+class OrderedFile:
+    """A change file by its place in the order of files, and its path."""
+
+    place: str
+    path: str
+
+
+@dataclass(frozen=True)
+class OrderedSides:
+    """The current generation's consumed change files with rows, divided at a moment by what is known of each.
+
+    ``first`` and ``last`` are those at the ends of the order. ``last_before`` is the last of those that precede the
+    moment, ``first_after`` the first of the others; ``unknown`` counts those of which the time is not known.
+    """
+
+    count: int = 0
+    unknown: int = 0
+    first: OrderedFile | None = None
+    last: OrderedFile | None = None
+    last_before: OrderedFile | None = None
+    first_after: OrderedFile | None = None
+
+
+def sides_in_order(context: TableContext, progress: Progress, moment: int, *, by_commit: bool) -> OrderedSides:
+    """Divide the change files at a moment in microseconds since 1970.
+
+    A file precedes it if its newest commit does, or else, not ``by_commit``, if it was last modified before.
+    """
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None or progress.generation is None:
+        return OrderedSides()
+    detail = column(S.DETAIL)
+    disposition, file_class, rows, bad, time = (
+        F.get_json_object(detail, path)
+        for path in (
+            "$.disposition",
+            "$.file.file_class",
+            "$.file.rows",
+            "$.file.bad",
+            "$.file.newest_commit" if by_commit else "$.file.identity.mtime_us",
+        )
+    )
+    own = (column(S.KIND) == S.KIND_FILE) & (column(S.GENERATION) == progress.generation.number)
+    is_read = (disposition == Disposition.CONSUMED.value) & (file_class != FileClass.LOAD.value)
+    has_rows = rows.cast("long") > F.coalesce(bad.cast("long"), F.lit(0))
+    files = context.changelog.read(snapshot).filter(own & is_read & has_rows & is_standing(progress.undone))
+    is_before = time.cast("long") < F.lit(moment)
+    where, found = F.struct(S.FILE_TIME, S.FILE), []
+    for function, condition in (
+        (F.min, F.lit(True)), (F.max, F.lit(True)), (F.max, is_before), (F.min, ~is_before),
+    ):  # fmt: skip
+        found.append(function(F.when(condition, where)))
+    count, unknown, *ends = files.agg(F.count(F.lit(1)), F.count_if(time.isNull()), *found).collect()[0]
+    return OrderedSides(count, unknown, *(OrderedFile(*end) if end is not None else None for end in ends))
+
+
 @dataclass(frozen=True)
 class ChangeFiles:
     """The current generation's consumed change files on either side of a name time.
@@ -112,8 +200,7 @@ def change_files(context: TableContext, progress: Progress, *, cut: str) -> Chan
         F.get_json_object(detail, path)
         for path in ("$.disposition", "$.file.file_class", "$.file.rows", "$.file.bad", "$.file.newest_commit")
     )
-    read = (Disposition.CONSUMED.value, Disposition.EMPTY.value)
-    is_change = disposition.isin(*read) & (file_class != FileClass.LOAD.value)
+    is_change = disposition.isin(*_READ) & (file_class != FileClass.LOAD.value)
     own = (column(S.KIND) == S.KIND_FILE) & (column(S.GENERATION) == progress.generation.number)
     files = context.changelog.read(snapshot).filter(own & is_change & is_standing(progress.undone))
     is_before, name = column(S.FILE_TIME) < cut, column(S.FILE_TIME)
@@ -164,9 +251,16 @@ def _last_op(context: TableContext, snapshot_id: int) -> int:
 
 
 def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
-    """Yield ledger entries in op order; memory does not grow with the number of files."""
-    files = log.filter((column(S.KIND) == S.KIND_FILE) & is_standing(progress.undone))
-    for row in files.select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP).toLocalIterator():
+    """Yield ledger entries in op order; memory does not grow with the number of files.
+
+    First come the numbers of files that ops which are undone had recorded: a file keeps its number.
+    """
+    files = log.filter(column(S.KIND) == S.KIND_FILE)
+    standing = is_standing(progress.undone)
+    if progress.undone:
+        for row in files.filter(~standing & _is_numbered()).select(S.OP, S.DETAIL).orderBy(S.OP).toLocalIterator():
+            yield arrived(FileRecord.from_json(row[1]).summary).ledger_entry(row[0], 0)
+    for row in files.filter(standing).select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP).toLocalIterator():
         yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
-from lakeward.mirror.op.changelog import FileRecord
+from lakeward.mirror.op.changelog import UNREAD, FileRecord
 from lakeward.mirror.op.checkpoints import is_undone
 from lakeward.model import Disposition, FileClass
 from lakeward.transforms.columns import column
@@ -125,6 +125,8 @@ def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress,
     newest = ""
     for _, op, generation, detail in rows:
         file = FileRecord.from_json(detail)
+        if file.disposition is Disposition.ARRIVED:
+            continue  # its number counts whatever is undone
         counted_before, counts_after = (not is_undone(op, progress.undone) for progress in (before, after))
         is_note, content = file.disposition.is_note, file.summary.content_hash
         origin = origins.setdefault(content, origins.get(newest, newest) if is_note else content)
@@ -170,7 +172,7 @@ def _was_read() -> Column:
         F.get_json_object(column(S.DETAIL), path) for path in ("$.disposition", "$.file.file_class")
     )
     left_over = (disposition == Disposition.SUPERSEDED.value) & (file_class == FileClass.LOAD.value)
-    return ~disposition.isin(*_NOTES, Disposition.FENCED.value) & ~left_over
+    return ~disposition.isin(*_NOTES, *UNREAD) & ~left_over
 
 
 def _was_fenced() -> Column:

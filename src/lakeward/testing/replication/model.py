@@ -44,6 +44,8 @@ from lakeward.testing.simulator.tables import TableSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakeward.config.tables import FileOrder
+
 LoadStamp = Literal["row", "load", "task"]
 TABLE = TableId("sales", "product")
 # Suffix, format, compression.
@@ -62,6 +64,8 @@ class ReplicationOptions:
     ``load_stamp`` is what the timestamp column of a load row holds: the time the row was written, the time its load
     began, or the time the task was started, which a reload leaves as it was. ``commit_unit_ms`` is how exact the
     source's commit times are (1000: whole seconds), ``source_lag_ms`` how far its clock is behind that of DMS.
+    ``file_order`` is the setting ``files.order`` of a table whose files are not named as DMS names them: ``part-…`` and
+    ``delta_N``, N being the number of the change file.
     """
 
     form: Form = "csv"
@@ -74,6 +78,7 @@ class ReplicationOptions:
     source_lag_ms: int = 0
     start: datetime = START
     table: TableId = TABLE
+    file_order: FileOrder | None = None
 
 
 @dataclass
@@ -124,6 +129,7 @@ class Replication:
         self._holding: HoldBack | None = None
         self._task_start = self.now
         self._commits = 0
+        self._flushes = 0
 
     def play(self, *steps: Step) -> None:
         """Play steps, one after the other."""
@@ -137,7 +143,11 @@ class Replication:
 
     def configuration(self) -> dict[str, Any]:
         """Return the table's configuration in the shape of ``lakeward.yaml``, landing in ``./landing``."""
-        return configuration_of([self.table], self._file_options("csv"))
+        found = configuration_of([self.table], self._file_options("csv"))
+        if order := self.options.file_order:
+            own = {"load": "**/*part-*", "changes": "delta_*", "order": order}
+            found["tables"][str(self.table.id)]["files"] = own
+        return found
 
     def truth(self) -> list[Row]:
         """Return the rows of a perfect copy of everything that was delivered so far.
@@ -331,6 +341,9 @@ class Replication:
         options = self._file_options(form)
         path = change_path(self.table.id, options, written, self._pending[0].commit, suffix, 3)
         changes, self._pending = tuple(self._pending), []
+        self._flushes += 1
+        if self.options.file_order:
+            path = f"{self.table.id.schema}/{self.table.id.name}/delta_{self._flushes}{suffix}"
         self._written(
             SourceFile(
                 options, FileClass.CHANGES, path, written, name_time(written), file_format, self.table,
@@ -382,7 +395,9 @@ class Replication:
         )  # fmt: skip
 
     def _part_names(self, segments: Segments, count: int, form: Form) -> list[str]:
-        return load_paths(self.table.id, replace(self._file_options(form), segments=segments), count, _FORMS[form][0])
+        options = replace(self._file_options(form), segments=segments)
+        paths = load_paths(self.table.id, options, count, _FORMS[form][0])
+        return [path.replace("LOAD", "part-") for path in paths] if self.options.file_order else paths
 
     def _file_options(self, form: Form) -> SimulatorOptions:
         return SimulatorOptions(

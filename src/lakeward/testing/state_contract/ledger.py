@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.model import FileClass, LedgerEntry, Progress
+from lakeward.model import Disposition, FileClass, LedgerEntry, Progress
 from lakeward.testing.state_contract.shared import CUSTOMER, ELSEWHERE, PRODUCT, PROGRESS, WithStore, make_entry
 
 if TYPE_CHECKING:
@@ -121,6 +122,15 @@ class LedgerContract(WithStore):
         assert store.count_files(PRODUCT) == self.many_files
         unknown = [f"unknown-{number}" for number in range(self.many_files // 4)]
         assert store.lookup(PRODUCT, [*paths, *unknown]) == entries
+
+    def test_files_that_only_received_their_number_are_looked_up_and_not_counted(self, store: StateStore) -> None:
+        seen = replace(make_entry("b", generation=0), disposition=Disposition.ARRIVED)
+        store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a"), seen])
+        assert store.lookup(PRODUCT, ["b"]) == {"b": seen}
+        assert store.count_files(PRODUCT) == 1
+        read = make_entry("b")
+        assert store.extend_ledger(PRODUCT, after=1, snapshot_id=2, progress=PROGRESS, entries=[read])
+        assert store.count_files(PRODUCT) == 2
 
     def test_a_forgotten_ledger_is_gone(self, store: StateStore) -> None:
         for table in (PRODUCT, CUSTOMER):

@@ -27,6 +27,7 @@ from lakeward.mirror.op.choose import Scan, list_landing
 from lakeward.mirror.op.cut import LOAD_TIMES, load_times
 from lakeward.mirror.op.ledger import load_decisions
 from lakeward.mirror.op.loads import is_part
+from lakeward.mirror.op.places import has_own_order
 from lakeward.mirror.op.reading import read_work, task_count
 from lakeward.model import Disposition, FileClass, LandingFile, time_digits
 from lakeward.spark.marks import in_task
@@ -267,7 +268,7 @@ def _known_files(context: TableContext) -> Iterator[tuple[LandingFile, LedgerEnt
 def _verdict(
     context: TableContext, file: LandingFile, entry: LedgerEntry | None, current: Generation, cut: str | None
 ) -> str:
-    if entry is None:
+    if entry is None or entry.disposition is Disposition.ARRIVED:
         return _WAITING
     if entry.disposition is Disposition.FENCED:
         return _FINE
@@ -283,8 +284,11 @@ def _verdict(
 
 
 def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, current: Generation) -> str | None:
-    """Return the cut that the load's rows prove, None where the load is the first or its rows have no time."""
-    if current.number == 1 or context.settings.timestamp_column is None:
+    """Return the cut that the load's rows prove.
+
+    Returns None where the load is the first, its rows have no time, or ``files.order`` orders files, not their times.
+    """
+    if current.number == 1 or context.settings.timestamp_column is None or has_own_order(context):
         return None
     entries = {entry.path: entry for entry in context.state.load_parts(context.table, current.number)}
     pages = list_landing(context, Scan())
@@ -313,6 +317,6 @@ def _how_decided(context: TableContext, bases: Bases, progress: Progress, curren
         return f"generation {current.number}: an earlier version of Lakeward took its load and recorded no reason"
     proven = ", which their content proves again" if decision.evidence == LOAD_TIMES and cut == decision.cut else ""
     return (
-        f"generation {current.number}: change files named from {decision.cut} on follow its load, by "
+        f"generation {current.number}: change files named from {decision.shown_cut} on follow its load, by "
         f"{decision.evidence}{proven}"
     )
