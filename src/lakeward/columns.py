@@ -44,10 +44,14 @@ MAX_PRECISION = 38
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a source table: its name exactly as the source has it, and its type."""
+    """A column of a source table: its name exactly as the source has it, and its type.
+
+    ``source`` is the type at the source where the lake stores hashes of the values, see :mod:`lakeward.column_policy`.
+    """
 
     name: str
     type: str
+    source: str | None = None
 
     @property
     def lake_type(self) -> str:

@@ -295,6 +295,20 @@ class Lakeward:
         """Return what a change of settings does not change in rows that were read before; None: nothing."""
         return self._registry.changed_reading(before, after)
 
+    @takes(name=TEXT, column=TEXT, values=TEXTS)
+    def hash_values(self, name: str, column: str, values: Iterable[str]) -> list[str]:
+        """Return what texts become in a column that a table hashes, to look for them in the lake.
+
+        Args:
+            name: the table as ``schema.table``.
+            column: a column with the rule ``hash``.
+            values: values as a CSV file would have them.
+
+        Raises:
+            ConfigurationError: the column is not hashed, a value is not of its type, or the key is not there.
+        """
+        return self._registry.hash_values(name, column, list(values))
+
     @takes(name=TEXT, dry_run=FLAG)
     def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
         """Change the columns of a mirror to those that its settings declare; rows stay as they are.

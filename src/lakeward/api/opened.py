@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from lakeward.column_policy import hashed_names
+from lakeward.config.policy import policy_of
 from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
 from lakeward.runner.tables import KnownTable, find_tables, known_tables, require_table, settings_for
@@ -12,7 +14,7 @@ from lakeward.state.base import open_state
 from lakeward.storage.landing import open_landing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -131,6 +133,9 @@ class OpenedLake:
 if TYPE_CHECKING:
     Settings = Mapping[str, Any]
 
+# Those that make up a table's column policy.
+_POLICY_SETTINGS = {"columns", "hash_key"}
+
 
 class TableRegistry:
     """The tables of a lake and their settings: check, change, activate, repair."""
@@ -181,6 +186,8 @@ class TableRegistry:
         before = lake.state.find_table(table)
         merged = {**(before.settings if before else {}), **settings}
         complete = settings_for(lake.config, table, {key: value for key, value in merged.items() if value is not None})
+        if settings.keys() & _POLICY_SETTINGS:
+            self._require_fitting_policy(KnownTable(table, complete, active=False, declared=False))
         if active:
             proposed = KnownTable(table, declared or complete, active=True, declared=declared is not None)
             try:
@@ -241,6 +248,34 @@ class TableRegistry:
         with self._lake.leased(name) as context:
             return repair_columns(context)
 
+    def hash_values(self, name: str, column: str, values: Sequence[str]) -> list[str]:
+        """Return the hashes of texts as values of a hashed column."""
+        import pyarrow as pa
+
+        from lakeward.formats.dms.protection import hashes
+        from lakeward.formats.dms.values import parse_text
+
+        known = self._lake.table(name)
+        policy = policy_of(known.settings)
+        source = self._source_type(known, column) if column in hashed_names(policy.rules) else None
+        if source is None or policy.key is None:
+            msg = f"{name}: {column} is not a hashed column of the table"
+            raise ConfigurationError(msg, hint=f"lakeward tables show {name}")
+        cells = parse_text(pa.array(values, pa.string()), source, known.settings.csv.binary)
+        if cells.failed is not None and cells.failed.any():
+            place = int(cells.failed.argmax()) + 1
+            msg = f"{name}: value {place} is not of type {source}, which {column} has at the source"
+            raise ConfigurationError(msg)
+        return [str(found) for found in hashes(cells.values, policy.key).to_pylist()]
+
+    def _source_type(self, known: KnownTable, column: str) -> str | None:
+        """Return the type that a column has at the source: as declared, or as the mirror records it."""
+        declared = {found.name: found.type for found in known.settings.columns or ()}
+        if column in declared:
+            return declared[column]
+        metadata = self._lake.context(str(known.table)).mirror.find_metadata()
+        return next((found.source for found in metadata.columns() if found.name == column), None) if metadata else None
+
     def rebuild(self) -> list[str]:
         """Fill the state store again from the lake and return the names of the tables found."""
         from lakeward.mirror.op.ledger import rebuild
@@ -252,6 +287,17 @@ class TableRegistry:
             context = lake.context(str(table))
             rebuild(context, context.changelog.require_head().id)
         return [str(table) for table in found]
+
+    def _require_fitting_policy(self, known: KnownTable) -> None:
+        """Refuse rules that contradict other settings, or those under which the table's rows were stored."""
+        from lakeward.mirror.op.effect import capture
+        from lakeward.mirror.op.policy import rule_conflicts
+
+        if conflict := next(rule_conflicts(known.settings), None):
+            msg = f"{known.table}: {conflict}"
+            raise ConfigurationError(msg, hint=f"lakeward tables show {known.table}")
+        if self._lake.state.has_files(known.table):
+            capture(self._lake.workbench().context(known))
 
     def _require_fitting(
         self, known: KnownTable, *, force: bool, check_data: bool, on_finding: Callable[[Finding], None] | None

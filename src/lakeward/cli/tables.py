@@ -26,6 +26,7 @@ def read_settings(
     partition_by: Sequence[str],
     assignments: Sequence[str],
     unset: Sequence[str],
+    rules: Sequence[str] = (),
     *,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -37,7 +38,21 @@ def read_settings(
         settings["partition_by"] = _names(partition_by)
     for assignment in assignments:
         _assign(settings, assignment, before)
+    if rules:
+        settings["columns"] = {**(settings.get("columns") or before.get("columns") or {}), **_rules(rules)}
     return settings
+
+
+def _rules(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``ssn=hash``; the last equals sign separates, because a column's name may have one."""
+    found = {}
+    for text in texts:
+        name, equals, rule = text.rpartition("=")
+        if not equals or not name or not rule:
+            msg = f"--column {text!r}: expected COLUMN=RULE, as in ssn=hash"
+            raise click.UsageError(msg)
+        found[name] = rule
+    return found
 
 
 def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]) -> None:
@@ -119,6 +134,22 @@ def _draw_findings(console: Console, findings: Sequence[Finding], checked: int) 
     errors = sum(finding.is_error for finding in findings)
     warnings = len(findings) - errors
     console.print(f"{count(checked, 'table')} checked: {count(errors, 'error')}, {count(warnings, 'warning')}")
+
+
+@command("hash")
+@click.argument("name", metavar="TABLE")
+@click.argument("column", metavar="COLUMN")
+def hash_values(invocation: Invocation, name: str, column: str) -> None:
+    """Show what values become in a hashed column: they are read from standard input, one per line.
+
+    With these, rows of a table whose column has the rule `hash` can be found, for example to erase them. Values are
+    not taken as arguments, which other users of the machine can read.
+    """
+    values = [line.rstrip("\r\n") for line in sys.stdin]
+    with invocation.lake() as lake:
+        found = lake.hash_values(name, column, values)
+    document = {"table": name, "column": column, "hashes": found}
+    emit(invocation, document, lambda console: console.print("\n".join(found)))
 
 
 @command("import")
@@ -236,6 +267,13 @@ def show(invocation: Invocation, name: str) -> None:
     "--partition-by", multiple=True, metavar="FIELD[,…]", help="dept, days(ts), bucket(16, id) …; repeatable."
 )
 @click.option(
+    "--column",
+    "rules",
+    multiple=True,
+    metavar="COLUMN=RULE",
+    help="What becomes of a column's values before they are stored: mask, hash, drop, redact, truncate(4); repeatable.",
+)
+@click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
     help="Any other setting of a table, its value as in YAML: on_bad_row=quarantine, csv.header=true; repeatable.",
 )  # fmt: skip
@@ -248,6 +286,7 @@ def set_table(
     name: str,
     primary_key: tuple[str, ...],
     partition_by: tuple[str, ...],
+    rules: tuple[str, ...],
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
     active: bool | None,
@@ -259,9 +298,10 @@ def set_table(
     not fit, the table stays inactive and keeps the new settings.
     """
     with invocation.lake() as lake:
-        settings = read_settings(primary_key, partition_by, assignments, unset, before=lake.own_settings(name))
+        settings = read_settings(primary_key, partition_by, assignments, unset, rules, before=lake.own_settings(name))
         if not settings and active is None:
-            msg = "nothing to set: use --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
+            options = "--primary-key, --partition-by, --column, --set, --unset, --activate or --deactivate"
+            msg = f"nothing to set: use {options}"
             raise click.UsageError(msg)
         before = lake.find_table(name)
         known = lake.set_table(name, settings=settings, active=active, **_checking(choices))
@@ -287,7 +327,7 @@ def deactivate(invocation: Invocation, names: tuple[str, ...]) -> None:
     _switch(invocation, names, active=False)
 
 
-for _command in (list_tables, show, set_table, check, activate, deactivate, repair, import_tables):
+for _command in (list_tables, show, set_table, check, activate, deactivate, repair, hash_values, import_tables):
     tables.add_command(_command)
 
 

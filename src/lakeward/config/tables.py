@@ -8,9 +8,11 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from lakeward.column_policy import MIN_KEY_BYTES, parse_rule
 from lakeward.columns import Column, describe_problems, name_problems, parse_ddl
-from lakeward.config.base import NameList, OptionalSpan, Settings, Span
+from lakeward.config.base import ENVIRONMENT_MARK, NameList, OptionalSpan, Settings, Span
 from lakeward.config.patterns import path_pattern
+from lakeward.errors import ConfigurationError
 
 
 class MaintenanceSettings(Settings):
@@ -263,6 +265,12 @@ class TableDefaults(Settings):
     max_expansion: float = Field(
         200, ge=1, description="a file that unpacks to over 64 MiB and over so many times its size stops the table"
     )
+    hash_key: str | None = Field(
+        None,
+        repr=False,
+        description=f"env:NAME, the key of at least {MIN_KEY_BYTES} characters for hashed columns; the same key in all "
+        "tables whose hashes are to be joined",
+    )
     freshness: OptionalSpan = Field(
         None, gt=0, description="how old a change may be that the mirror lacks, before the table counts as late: 5m"
     )
@@ -288,6 +296,15 @@ class TableDefaults(Settings):
     csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
     files: FilesSettings = Field(FilesSettings(), description="which files are read")
 
+    @field_validator("hash_key")
+    @classmethod
+    def _only_named(cls, value: str | None) -> str | None:
+        mark, _, name = (value or "").partition(":")
+        if value is None or (mark + ":" == ENVIRONMENT_MARK and name.isidentifier()):
+            return value
+        msg = "must be env:NAME, the name of an environment variable: keys do not belong in the file"
+        raise ValueError(msg)
+
 
 class TableSettings(TableDefaults):
     """One table's settings. An empty body is allowed: no key, insert-only."""
@@ -298,6 +315,12 @@ class TableSettings(TableDefaults):
     table_schema: str | None = Field(None, alias="schema", description="columns and types as DDL")
     schema_mode: Literal["strict", "evolve"] | None = Field(
         None, description="strict: any difference stops the table; default strict where schema is declared"
+    )
+    column_policies: dict[str, str] = Field(
+        {},
+        alias="columns",
+        description="what becomes of a column's values before they are stored, by its name: mask, hash, drop, redact "
+        "or truncate(n)",
     )
     renames: dict[str, str] = Field({}, description="column renames as the source made them, old: new")
     null_means_unchanged: NameList = Field((), description="columns whose NULL in an update means: unchanged")
@@ -332,6 +355,14 @@ class TableSettings(TableDefaults):
         if value is not None:
             parse_ddl(value)
         return value
+
+    @field_validator("column_policies")
+    @classmethod
+    def _rules_must_parse(cls, value: dict[str, str]) -> dict[str, str]:
+        try:
+            return {name: parse_rule(text).text for name, text in value.items()}
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
 
     @property
     def columns(self) -> tuple[Column, ...] | None:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.column_policy import ColumnPolicy, as_read, dropped
+from lakeward.config.policy import policy_of
 from lakeward.documents import Record, to_compact_json
 from lakeward.model import FileClass, FileIdentity, OrderBy, Place
 
@@ -15,18 +17,47 @@ if TYPE_CHECKING:
     from lakeward.model import TableId
 
 
+_FROM_SETTINGS = ColumnPolicy()
+
+
 @dataclass(frozen=True)
 class ReadSpec:
     """Everything a task needs to turn a landing file into typed, placed records. Pickled into Spark tasks.
 
-    ``columns`` is the table's schema for this op. ``order_by`` is None until the generation's first change file
-    has fixed it: until then each file uses the best order column it has and names it in its summary.
+    ``columns`` is the table's schema for this op, as the lake stores it. ``order_by`` is None until the generation's
+    first change file has fixed it: until then each file uses the best order column it has and names it in its summary.
+    ``policy`` is that of the settings unless it is given: whoever reads files obeys it, and a missing key raises
+    ConfigurationError here, before anything is read.
     """
 
     table: TableId
     columns: tuple[Column, ...]
     settings: TableSettings
     order_by: OrderBy | None = None
+    policy: ColumnPolicy = _FROM_SETTINGS
+
+    def __post_init__(self) -> None:
+        """Take the policy from the settings; in a task the spec arrives with its policy, and this is not called."""
+        if self.policy is _FROM_SETTINGS:
+            object.__setattr__(self, "policy", policy_of(self.settings))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that files may have: the lake's, and those that a rule drops."""
+        return (*(column.name for column in self.columns), *dropped(self.policy.rules))
+
+    @property
+    def read_columns(self) -> tuple[Column, ...]:
+        """The columns with the types that their values are parsed as."""
+        return as_read(self.columns, self.policy.rules)
+
+    @property
+    def hides_values(self) -> bool:
+        """Whether no message and no bad row may show a value: of a table with rules, whatever the column.
+
+        A row that was shifted by a field has a value to be protected in the place of another.
+        """
+        return bool(self.policy.rules)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.column_policy import POLICY_PROPERTY, with_sources
 from lakeward.columns import Column
 from lakeward.errors import DataError
 from lakeward.schemas import PREFIX
@@ -70,8 +71,9 @@ class TableMetadata:
         self._text = jvm.java.lang.String
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the source's columns and their lake types."""
-        return lake_columns(json.loads(self._parsers.SchemaParser.toJson(self.java.schema())))
+        """Return the source's columns and their lake types; of a mirror's hashed columns those at the source too."""
+        found = lake_columns(json.loads(self._parsers.SchemaParser.toJson(self.java.schema())))
+        return with_sources(found, self.property(POLICY_PROPERTY))
 
     def schemas(self) -> dict[int, Mapping[str, Any]]:
         """Return every schema that the table has had, by id, as Iceberg's JSON."""

@@ -6,10 +6,9 @@ be read. A repair of columns is not an op: rows stay as they are, and every step
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakeward.columns import Column
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import history_of, rename_everywhere
@@ -47,7 +46,7 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
     renames = context.settings.renames
     renamed = {old: new for old, new in renames.items() if old in names and new not in names}
     after = [
-        Column(renamed.get(column.name, column.name), column.type) for column in present if column.name not in dropped
+        replace(column, name=renamed.get(column.name, column.name)) for column in present if column.name not in dropped
     ]
     require_readable_names(context.table, after, context.settings)
     if problem := next(settings_problems(source_columns(after, context.settings), context.settings), None):
@@ -66,11 +65,13 @@ def repair_columns(context: TableContext) -> ColumnsRepair:
         ConflictError: another writer committed first.
     """
     plan = plan_columns_repair(context)
+    before = context.mirror.columns()
     history = history_of(context.spark, context.table)
     tables = [*([history] if history.exists() else []), context.changelog, context.mirror]
     if plan.renamed or plan.dropped:
         for table in tables:
             context.permission.require()
             rename_everywhere(table, plan.renamed, plan.dropped)
-        keep_settings(context, bases_of(None, context.mirror.find_metadata()).properties)
+        after = [replace(column, name=plan.renamed.get(column.name, column.name)) for column in before]
+        keep_settings(context, bases_of(None, context.mirror.find_metadata()).properties, after)
     return plan

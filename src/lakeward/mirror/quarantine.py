@@ -18,9 +18,9 @@ from lakeward import schemas as S
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.formats.base import ReadSpec
-from lakeward.formats.dms.quarantined import parse_raw
+from lakeward.formats.dms.quarantined import parse_raw, rows_of_file
 from lakeward.mirror.kinds import handler_of
-from lakeward.mirror.op.changelog import OpRecord, Resolution, is_named, open_rows
+from lakeward.mirror.op.changelog import FileRecord, OpRecord, Resolution, is_named, open_rows
 from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import is_erased
 from lakeward.mirror.op.ledger import bad_row_details, current_progress, progress_of
@@ -31,6 +31,7 @@ from lakeward.mirror.run import carry_out, finish_interrupted
 from lakeward.model import OpKind, Place
 from lakeward.spark.marks import in_task
 from lakeward.spark.workspace import Workspace
+from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,7 +53,10 @@ class BadRow(
     Document,
     keys=("id", "op", "generation", "file", "file_time", "row", "reason", "column", "value", "raw"),
 ):
-    """A row that was set aside. Its ``id`` is file and row number."""
+    """A row that was set aside. Its ``id`` is file and row number.
+
+    ``raw`` is its text; None, as ``value`` is, for a table with a column policy, of which no value is kept.
+    """
 
     op: int
     generation: int
@@ -62,7 +66,7 @@ class BadRow(
     reason: str
     column: str | None
     value: str | None
-    raw: str
+    raw: str | None
 
     @property
     def id(self) -> str:
@@ -139,9 +143,10 @@ def _retry(context: TableContext, rows: Sequence[BadRow], replacements: Mapping[
     spec = ReadSpec(context.table, _source_columns(context), context.settings, generation.order_by)
     good: list[tuple[BadRow, pa.RecordBatch]] = []
     still_bad: list[BadRow] = []
-    for row in rows:
-        text = replacements.get(row.id, row.raw)
-        batch = parse_raw(text, row.file, row.file_time, row.row, spec, load=not row.file_time)
+    for row, batch in _parsed_again(context, rows, replacements, spec):
+        if isinstance(batch, str):
+            still_bad.append(replace(row, reason=batch, column=None, value=None))
+            continue
         kinds = batch.column(S.KIND).to_pylist()
         if S.KIND_BAD in kinds:
             still_bad.append(_with_detail(row, batch.column(S.DETAIL)[kinds.index(S.KIND_BAD)].as_py()))
@@ -155,6 +160,36 @@ def _retry(context: TableContext, rows: Sequence[BadRow], replacements: Mapping[
     )
 
 
+def _parsed_again(
+    context: TableContext, rows: Sequence[BadRow], replacements: Mapping[str, str], spec: ReadSpec
+) -> Iterator[tuple[BadRow, pa.RecordBatch | str]]:
+    """Yield each row with its records, or with the reason why it cannot be read again.
+
+    A row is read from its replacement, from the text that was kept, or else from its landing file.
+    """
+    textless = [row for row in rows if row.id not in replacements and row.raw is None]
+    from_files = dict(_read_again(context, textless, spec)) if textless else {}
+    for row in rows:
+        text = replacements.get(row.id, row.raw)
+        if text is None:
+            yield row, from_files[row.id]
+        else:
+            yield row, parse_raw(text, row.file, row.file_time, row.row, spec, load=not row.file_time)
+
+
+def _read_again(
+    context: TableContext, rows: Sequence[BadRow], spec: ReadSpec
+) -> Iterator[tuple[str, pa.RecordBatch | str]]:
+    """Yield the ids of rows with their records from landing, or why there are none: each file is read once."""
+    log = context.changelog.read(context.changelog.require_head().id)
+    own = log.filter((column(S.KIND) == S.KIND_FILE) & column(S.FILE).isin(*{row.file for row in rows}))
+    records = {(row[0], row[1]): FileRecord.from_json(row[2]) for row in own.select(S.OP, S.FILE, S.DETAIL).collect()}
+    for op, path in sorted({(row.op, row.file) for row in rows}):
+        numbers = [row.row for row in rows if (row.op, row.file) == (op, path)]
+        found = rows_of_file(context.storage, records[op, path].summary, numbers, spec)
+        yield from ((f"{path}:{number}", batch) for number, batch in found.items())
+
+
 def _with_detail(row: BadRow, detail: str) -> BadRow:
     reason, name, value = bad_row_details(detail)
     return replace(row, reason=reason, column=name, value=value)
@@ -163,7 +198,7 @@ def _with_detail(row: BadRow, detail: str) -> BadRow:
 def _source_columns(context: TableContext) -> tuple[Column, ...]:
     settings = context.settings
     mirror = source_columns(context.mirror.columns(), settings)
-    columns = known_columns(context.table, mirror, settings.columns, settings.renames)
+    columns = known_columns(context.table, mirror, settings)
     require_names(context.table, columns, settings, mirror)
     return columns
 

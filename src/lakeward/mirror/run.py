@@ -19,11 +19,10 @@ from lakeward.mirror.kinds.erase import expire_after_erasure, rewritten_files
 from lakeward.mirror.op.changelog import FileRecord, log_op
 from lakeward.mirror.op.choose import choose
 from lakeward.mirror.op.context import Waiting
-from lakeward.mirror.op.effect import bases_of, capture, require_expected_rows
+from lakeward.mirror.op.effect import bases_of, capture, require_expected_rows, require_fitting_mirror
 from lakeward.mirror.op.erased import unfinished_erasure
 from lakeward.mirror.op.ledger import op_record, progress_of
 from lakeward.mirror.op.report import op_report
-from lakeward.mirror.op.schema import require_readable_names
 from lakeward.mirror.op.settings import describe_changed_reading, keep_settings, require_same_layout
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.prepare import prepare
@@ -170,7 +169,7 @@ def _first_bases(context: TableContext) -> Bases | None:
     """Clean up after interrupted runs; return the bases of the first op, None when the tables have changed since."""
     changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
     bases = bases_of(changelog, mirror)
-    require_readable_names(context.table, bases.columns, context.settings)
+    require_fitting_mirror(context, bases)
     erasing = unfinished_erasure(changelog)
     if erasing is None or not erasing.needs_lake or bases.applied != bases.logged:
         return bases
@@ -251,7 +250,7 @@ def _define_tables(context: TableContext, prepared: PreparedOp) -> None:
         evolve(context.changelog, prepared.columns, renames=settings.renames)
         evolve(context.mirror, prepared.columns, renames=settings.renames)
     _warn_of_changed_reading(context, prepared)
-    keep_settings(context, bases.properties)
+    keep_settings(context, bases.properties, prepared.columns)
 
 
 def _warn_of_changed_reading(context: TableContext, prepared: PreparedOp) -> None:

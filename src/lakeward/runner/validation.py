@@ -7,12 +7,15 @@ from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from lakeward.column_policy import as_stored, of_files
 from lakeward.columns import describe_problems, name_problems, renames_for
+from lakeward.config.policy import policy_of, rules_of
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.listing import UnknownFile, UnreadFile, list_folder, table_folder, unread_file
 from lakeward.formats.dms.sniffing import peek
+from lakeward.mirror.op.policy import unknown_rules
 from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys
 from lakeward.mirror.op.schema import known_columns, with_file_columns
 from lakeward.mirror.op.settings import nearest, settings_problems
@@ -79,6 +82,8 @@ LOCAL_BYTES = 64 << 20
 _OPTIONS = {
     "primary_key": "--primary-key COLUMN",
     "partition_by": "--partition-by FIELD",
+    "columns": "--column NAME=RULE",
+    "hash_key": "--set hash_key=env:NAME",
     "schema": "--set schema='id int, name string, …'",
 }
 
@@ -148,12 +153,19 @@ class SettingsCheck:
         if not self._settings.primary_key:
             message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
             yield self._warning("primary_key", message)
+        try:
+            policy_of(self._settings)
+        except ConfigurationError as error:
+            yield self._error("hash_key", error.message)
+            return  # without the key nothing can be read
         sample = take_sample(self._storage, self._known)
         yield from self._about_files(sample)
-        columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
+        columns = known_columns(self._table, (), self._settings)
         if not columns:
             first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
-            columns = next((found.columns for found in first if found.columns and found.has_types), ())
+            typed = next((found.columns for found in first if found.columns and found.has_types), ())
+            rules = rules_of(self._settings)
+            columns = as_stored(of_files(typed, rules), rules)
             if not columns:
                 yield from self._without_columns(first)
                 return
@@ -166,6 +178,11 @@ class SettingsCheck:
         columns = with_file_columns(self._table, columns, map(peek_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(problem.setting, problem.message) for problem in problems)
+        seen = {column.name for found in peeks for column in found.columns or ()}
+        names = [*(column.name for column in columns), *seen]
+        for name in unknown_rules(names, self._settings):
+            message = f"columns: has a rule for {name!r}, which is not a column of the table; {nearest(name, names)}"
+            yield self._error("columns", message)
         yield from self._about_names(columns)
         yield from self._about_renames(columns)
         yield from self._about_changes(peeks, columns)

@@ -17,7 +17,7 @@ def test_no_password_reaches_the_properties_of_a_mirror():
         state=SimpleNamespace(find_table=lambda table: SimpleNamespace(settings=own)),
         mirror=SimpleNamespace(set_properties=written.update),
     )
-    keep_settings(context, {})
+    keep_settings(context, {}, ())
     assert json.loads(written["lakeward.settings"]) == {"publish": {"to": "s3://AK:***@bucket/p"}}
 
 

@@ -71,7 +71,8 @@ def test_a_file_without_rows_is_never_overlooked() -> None:
 
 def test_declared_columns_are_merged_with_the_mirrors() -> None:
     mirror = parse_ddl("id int, old string, gone int")
-    found = known_columns(TABLE, mirror, parse_ddl("id bigint, new string, extra date"), {"old": "new"})
+    declared = TableSettings(schema="id bigint, new string, extra date", renames={"old": "new"})
+    found = known_columns(TABLE, mirror, declared)
     assert found == parse_ddl("id bigint, new string, gone int, extra date")
     assert describe_changes(mirror, found, {"old": "new"}) == (
         "widen id from int to bigint",
@@ -82,7 +83,7 @@ def test_declared_columns_are_merged_with_the_mirrors() -> None:
 
 def test_narrowing_by_declaration_is_refused() -> None:
     with pytest.raises(SchemaError, match="the mirror has bigint, declared is int"):
-        known_columns(TABLE, parse_ddl("id bigint"), parse_ddl("id int"), {})
+        known_columns(TABLE, parse_ddl("id bigint"), TableSettings(schema="id int"))
 
 
 def test_settings_must_name_columns_that_exist() -> None:

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from lakeward import schemas
 from lakeward.formats.base import FileSummary
-from lakeward.formats.dms.values import Cells, RefusedRow, any_true, null_where, parse_commit_times, parse_text, to_mask
+from lakeward.formats.dms.protection import read_text
+from lakeward.formats.dms.values import Cells, RefusedRow, any_true, null_where, parse_commit_times, to_mask
 from lakeward.model import FileClass, LandingFile, OrderBy, Place
 from lakeward.text import escape_text
 
@@ -74,7 +75,7 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
     """Return rows of text as a block, converted by a layout."""
     texts, csv = rows.texts, spec.settings.csv
     columns, unchanged, before, missing = {}, {}, {}, {}
-    for column in spec.columns:
+    for column in spec.read_columns:
         if column.name in layout.columns:
             text = given = texts[layout.columns[column.name]]
             if csv.unchanged is not None and not load:
@@ -82,16 +83,16 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
                 if any_true(mask := to_mask(marked)):
                     unchanged[column.name] = mask
                     text = null_where(marked, text)
-            columns[column.name] = replace(parse_text(text, column.type, csv.binary), source=given)
+            columns[column.name] = replace(read_text(text, column, spec), source=given)
         if column.name in layout.before and column.name in spec.key and not load:
             image, absent = _image_text(rows, layout, column, csv)
-            before[column.name], missing[column.name] = parse_text(image, column.type, csv.binary), absent
+            before[column.name], missing[column.name] = read_text(image, column, spec), absent
 
     def images() -> dict[str, Cells]:
-        others = (column for column in spec.columns if column.name in layout.before and column.name not in spec.key)
-        return {
-            other.name: parse_text(_image_text(rows, layout, other, csv)[0], other.type, csv.binary) for other in others
-        }
+        others = (
+            column for column in spec.read_columns if column.name in layout.before and column.name not in spec.key
+        )
+        return {other.name: read_text(_image_text(rows, layout, other, csv)[0], other, spec) for other in others}
 
     return Block(
         rows=rows.rows,
@@ -111,7 +112,7 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
 
 def quotes_count(layout: Layout, spec: ReadSpec) -> bool:
     """Whether an empty before image within quotes differs in meaning from one without."""
-    texts = any(column.type == "string" and column.name in layout.before for column in spec.columns)
+    texts = any(column.type == "string" and column.name in layout.before for column in spec.read_columns)
     return texts and not _empty_is_value(spec.settings.csv)
 
 

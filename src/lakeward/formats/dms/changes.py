@@ -59,7 +59,7 @@ class Assembler:
         """Yield the records of refused rows."""
         if rows := list(bad):
             self.tally.bad += len(rows)
-            yield bad_batch(self.schema, self.tally.file.path, self.tally.file.time, rows)
+            yield bad_batch(self.spec, self.tally.file.path, self.tally.file.time, rows)
 
     def assemble(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Yield a block's records: changes, then bad rows."""
@@ -181,7 +181,7 @@ class Assembler:
     def _check_images(self, block: Block, operations: _Operations, without_key: Mask, faults: Faults) -> None:
         """Refuse needed before images that do not parse, and before images of inserts."""
         settings = self.spec.settings
-        types = {column.name: column.type for column in self.spec.columns}
+        types = {column.name: column.type for column in self.spec.read_columns}
         for name, cells in block.before.items():
             image = f"{settings.before_image_prefix}{name}{settings.before_image_suffix}"
             if cells.failed is not None:
@@ -195,7 +195,7 @@ class Assembler:
 
     def _check_values(self, block: Block, operations: _Operations, faults: Faults) -> None:
         """Refuse values that do not fit; of a delete only the key matters."""
-        for column in self.spec.columns:
+        for column in self.spec.read_columns:
             cells = block.columns.get(column.name)
             if cells is not None and cells.failed is not None and column.name not in self.spec.key:
                 failed = cells.failed & ~operations.deletes
@@ -291,7 +291,7 @@ class Assembler:
         yield from (batch for batch in batches if batch.num_rows)
 
     def _key_columns(self) -> list[Column]:
-        return [column for column in self.spec.columns if column.name in self.spec.key]
+        return [column for column in self.spec.read_columns if column.name in self.spec.key]
 
 
 def _sortable(moments: Cells) -> pa.Array:
@@ -339,7 +339,8 @@ def check_names(names: Iterable[str]) -> None:
 def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool = False) -> None:
     """Refuse a file with columns that the table does not have, or that lacks columns it must have."""
     if layout.repeated:
-        msg = f"the file names columns more than once: {', '.join(layout.repeated)}"
+        shown = f"{len(layout.repeated)} of them" if spec.hides_values else ", ".join(layout.repeated)
+        msg = f"the file names columns more than once: {shown}"
         raise UnusableFileError(msg)
     if layout.unknown and names_from_settings:
         msg = f"csv.columns names {', '.join(layout.unknown)}, which the table's schema does not have"

@@ -161,16 +161,19 @@ class CsvFile:
     settings: CsvSettings
     shape: Shape
     limits: Limits
+    hides_values: bool = False
 
     @classmethod
-    def open(cls, local_path: str, settings: CsvSettings, limits: Limits | None = None) -> CsvFile:
-        """Scan the file; without ``limits`` the defaults apply.
+    def open(
+        cls, local_path: str, settings: CsvSettings, limits: Limits | None = None, *, hides_values: bool = False
+    ) -> CsvFile:
+        """Scan the file; without ``limits`` the defaults apply. With ``hides_values`` no message shows its content.
 
         Raises:
             UnusableFileError: it unpacks to more than the limits allow.
         """
         limits = limits or Limits()
-        return cls(local_path, settings, scan_shape(local_path, settings.quote, limits), limits)
+        return cls(local_path, settings, scan_shape(local_path, settings.quote, limits), limits, hides_values)
 
     @cached_property
     def header(self) -> CsvRecord | None:
@@ -188,8 +191,8 @@ class CsvFile:
         """
         fields = self.header.fields if self.header else []
         if self.header and not is_utf8(self.header.text):
-            shown = escape_name(self.header.text[:_SHOWN])
-            msg = f"its header is not valid UTF-8: {shown!r}; let the capture write UTF-8"
+            shown = "" if self.hides_values else f": {escape_name(self.header.text[:_SHOWN])!r}"
+            msg = f"its header is not valid UTF-8{shown}; let the capture write UTF-8"
             raise UnusableFileError(msg)
         return tuple((self.settings.null or "") if name is None else name for name in fields)
 
@@ -333,14 +336,14 @@ class _FastReader:
     def _on_wrong_width(self, row: arrow_csv.InvalidRow) -> str:
         bad = wrong_width(row.number, row.actual_columns, self.width, self.file.raw(row.text))
         self.wrong[row.number] = bad
-        self.held += len(bad.raw)
+        self.held += len(bad.raw or "")
         # Where few rows fit, Arrow returns none for a long time; the exact reader passes bad rows on as it reads.
         return "skip" if self.held <= _EXACT_CHARACTERS else "error"
 
     def _rows(self, batch: pa.RecordBatch) -> TextRows:
         rows, texts = self._numbers(batch.num_rows), batch.columns
         bad = [self.wrong.pop(row) for row in sorted(self.wrong) if row < self.next_row]
-        self.held -= sum(len(row.raw) for row in bad)
+        self.held -= sum(len(row.raw or "") for row in bad)
         blank = self._blank(batch, rows)
         if any_true(blank):
             bad += [wrong_width(row, 1, self.width, self.file.raw("")) for row in rows[blank].tolist()]

@@ -153,9 +153,18 @@ class MismatchedFileError(Exception):
 READER_FAULT = "reading it failed because of a bug in Lakeward"
 
 
-def unforeseen(error: Exception) -> str:
+def unforeseen(error: Exception, *, hides_values: bool = False) -> str:
     """Return the problem of a file that made a reader fail unexpectedly: the file stops its table, not the others."""
-    return f"{READER_FAULT}: {type(error).__name__}: {error}"
+    return f"{READER_FAULT}: {type(error).__name__}{_HIDDEN if hides_values else f': {error}'}"
+
+
+# What is shown in place of the text of an error, which may hold values of the file.
+_HIDDEN = " (its text is not shown, because the table has a column policy)"
+
+
+def error_text(error: Exception, *, hides_values: bool) -> str:
+    """Return the text of an error while a file was read; what Arrow says may quote values of the file."""
+    return f"{type(error).__name__}{_HIDDEN}" if hides_values and isinstance(error, pa.ArrowException) else str(error)
 
 
 # Limits on the resources that reading one file may take; a file beyond a limit is unusable. A megabyte of gzip can hold

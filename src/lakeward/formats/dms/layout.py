@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING
 
+from lakeward.column_policy import dropped
 from lakeward.formats.dms.files import UnusableFileError
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ def probe_layout(records: Sequence[Sequence[str | None]], spec: ReadSpec, *, loa
     if not spec.columns:
         msg = "the table has no schema, and headerless CSV does not contain one; declare it as schema:"
         raise UnusableFileError(msg)
+    if undeclared := sorted({*dropped(spec.policy.rules)} - {*record_columns(spec)}):
+        # Without their places, their values would be taken for those of other columns.
+        msg = f"headerless CSV needs the places of dropped columns: declare {', '.join(undeclared)} in schema: too"
+        raise UnusableFileError(msg)
     layouts = list(_possible(spec, load=load, has_operation=has_operation))
     by_width: dict[int, list[Layout]] = {}
     for layout in layouts:
@@ -206,6 +211,18 @@ def _positions(spec: ReadSpec, before: tuple[str, ...], *, operation: bool, time
         columns=columns,
         before={name: after + int(sequence) + offset for offset, name in enumerate(before)},
     )
+
+
+def shown_names(names: Sequence[str], layout: Layout, spec: ReadSpec) -> tuple[str, ...]:
+    """Return the columns that a CSV header names, for messages.
+
+    Of a table with a column policy, a name that is not known is replaced by its place: if the file has no header after
+    all, it is a value.
+    """
+    if not spec.hides_values:
+        return (*layout.columns, *layout.unknown)
+    renamed = [spec.settings.renames.get(name, name) for name in names]
+    return (*layout.columns, *(f"(field {renamed.index(name) + 1} of the header)" for name in layout.unknown))
 
 
 def absent_columns(layout: Layout, columns: Iterable[Column]) -> tuple[str, ...]:

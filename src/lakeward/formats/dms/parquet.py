@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.column_policy import RuleKind
 from lakeward.columns import MAX_PRECISION, Column, fits_type
+from lakeward.config.policy import rules_of
 from lakeward.formats.dms.blocks import Block, parse_moments
 from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, byte_lengths, plain_file
 from lakeward.formats.dms.layout import Layout, layout_by_names
+from lakeward.formats.dms.protection import protected
 from lakeward.formats.dms.values import (
     DAYS,
     INTEGER_RANGE,
@@ -31,6 +34,7 @@ from lakeward.formats.dms.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakeward.column_policy import ColumnRule
     from lakeward.config import TableSettings
     from lakeward.formats.base import ReadSpec
     from lakeward.formats.dms.blocks import Rows
@@ -188,11 +192,17 @@ def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, .
 def file_columns(schema: pa.Schema, layout: Layout, settings: TableSettings) -> tuple[Column, ...]:
     """Return a file's source columns in its own order, renames applied."""
     names = [settings.renames.get(name, name) for name in schema.names]
-    wanted = {*layout.columns, *layout.unknown}
-    return tuple(Column(name, _lake_type(field)) for name, field in zip(names, schema, strict=True) if name in wanted)
+    wanted, rules = {*layout.columns, *layout.unknown}, rules_of(settings)
+    return tuple(
+        Column(name, _lake_type(field, rules.get(name)))
+        for name, field in zip(names, schema, strict=True)
+        if name in wanted
+    )
 
 
-def _lake_type(field: pa.Field) -> str:
+def _lake_type(field: pa.Field, rule: ColumnRule | None) -> str:
+    if rule is not None and rule.kind in (RuleKind.DROP, RuleKind.MASK):
+        return "string"  # whatever its type is: no value of it is stored
     lake = lake_type_of(field.type)
     if lake is None:
         msg = f"column {field.name!r} has type {field.type}, which the lake cannot store"
@@ -202,8 +212,10 @@ def _lake_type(field: pa.Field) -> str:
 
 def check_types(schema: pa.Schema, layout: Layout, spec: ReadSpec) -> None:
     """Refuse a file with a column whose type does not fit the table's."""
-    for column in spec.columns:
-        position = layout.columns.get(column.name)
+    for column in spec.read_columns:
+        position, rule = layout.columns.get(column.name), spec.policy.rule(column.name)
+        if rule is not None and rule.kind is RuleKind.MASK:
+            continue
         if position is not None and not fits(schema.field(position).type, column):
             raise MismatchedFileError
 
@@ -253,10 +265,10 @@ def _pieces(batch: pa.RecordBatch, rows: Rows, limits: Limits) -> Iterator[slice
 
 def _block(batch: pa.RecordBatch, rows: Rows, layout: Layout, spec: ReadSpec, *, load: bool) -> Block:
     arrays = [_plain(column) for column in batch.columns]
-    types = {column.name: column for column in spec.columns}
+    types = {column.name: column for column in spec.read_columns}
 
     def cells(position: int, column: Column) -> Cells:
-        return convert(arrays[position], column)
+        return protected(arrays[position], column, spec.policy, lambda: convert(arrays[position], column))
 
     return Block(
         rows=rows,
@@ -265,14 +277,16 @@ def _block(batch: pa.RecordBatch, rows: Rows, layout: Layout, spec: ReadSpec, *,
         timestamp=None if layout.timestamp is None else _moments(arrays[layout.timestamp]),
         sequence=None if layout.sequence is None else _digits(arrays[layout.sequence]),
         transaction=None if layout.transaction is None else _text(arrays[layout.transaction]),
-        columns={name: cells(position, types[name]) for name, position in layout.columns.items()},
+        columns={name: cells(position, types[name]) for name, position in layout.columns.items() if name in types},
         before={
             name: cells(position, types[name])
             for name, position in layout.before.items()
             if name in spec.key and not load
         },
         images=lambda: {
-            name: cells(position, types[name]) for name, position in layout.before.items() if name not in spec.key
+            name: cells(position, types[name])
+            for name, position in layout.before.items()
+            if name in types and name not in spec.key
         },
     )
 

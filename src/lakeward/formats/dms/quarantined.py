@@ -1,4 +1,7 @@
-"""Reading a quarantined row again from its stored text, with its original place in the order."""
+"""Reading a quarantined row again, with its original place in the order: from its stored text, or from its file.
+
+Of a table with a column policy no text is stored.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward import schemas
-from lakeward.formats.base import ReadSpec
+from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.blocks import Tally, TextRows
 from lakeward.formats.dms.changes import check_columns
 from lakeward.formats.dms.csv import CsvRecord, tokenize, wrong_width
@@ -19,13 +23,15 @@ from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFile
 from lakeward.formats.dms.layout import Layout, layout_by_names, probe_layout
 from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.reader import assemble_text, images_by_count
-from lakeward.formats.dms.transactions import own_fields
+from lakeward.formats.dms.transactions import own_fields, read_any
 from lakeward.formats.dms.values import RefusedRow, arrow_type, bad_batch, parse_text, record_schema
 from lakeward.model import FileClass, FileIdentity, LandingFile
 from lakeward.text import escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lakeward.storage.landing import Landing
 
 
 def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load: bool) -> pa.RecordBatch:
@@ -35,7 +41,7 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
     file, name time and row it came from. An update or delete of a table without a key does not fit, whatever
     ``without_key`` is now: it was set aside and not ignored, and stays so until somebody decides on it.
     """
-    spec = replace(spec, settings=spec.settings.model_copy(update={"without_key": None}))
+    spec = _undecided(spec)
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     tally = Tally(LandingFile(path, path, FileClass.LOAD if load else file_class, time, FileIdentity(0, 0)))
     try:
@@ -43,7 +49,7 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
         fields, layout = found.fields, found.layout
         if len(fields) != layout.width:
             bad = wrong_width(row, len(fields), layout.width, raw)
-            return bad_batch(record_schema(spec.columns), path, time, [bad])
+            return bad_batch(spec, path, time, [bad])
         texts = [pa.array([value], pa.string()) for value in fields]
         is_csv = file_format(path) == "csv"
         quoted = dict.fromkeys(found.quoted_empty, (0,))
@@ -55,9 +61,59 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
         reason = "the row's columns do not fit the table's schema"
     except UnusableFileError as error:
         reason = str(error)
-    return bad_batch(
-        record_schema(spec.columns), path, time, [RefusedRow(row, reason, None, None, escape_undecoded(raw))]
-    )
+    return bad_batch(spec, path, time, [RefusedRow(row, reason, None, None, escape_undecoded(raw))])
+
+
+def _undecided(spec: ReadSpec) -> ReadSpec:
+    return replace(spec, settings=spec.settings.model_copy(update={"without_key": None}))
+
+
+def rows_of_file(
+    storage: Landing, recorded: FileSummary, numbers: Collection[int], spec: ReadSpec
+) -> dict[int, pa.RecordBatch | str]:
+    """Read rows of a landing file again, by their numbers: their records as :func:`parse_raw`, or why there are none.
+
+    ``recorded`` is what was found in the file when its rows were set aside. Where the file has other content now, or is
+    divided into rows in another way, the numbers do not mean the same rows.
+    """
+    try:
+        identity = storage.identity(recorded.path)
+    except FileNotFoundError:
+        return dict.fromkeys(numbers, f"its file is gone, {_ONLY_COPY}")
+    location = storage.location(recorded.path)
+    file = LandingFile(recorded.path, location, recorded.file_class, recorded.time, identity)
+    wanted, found = pa.array(sorted(numbers), pa.int64()), list[pa.RecordBatch]()
+    for batch in read_any(storage, file, _undecided(spec)):
+        if batch.column(schemas.KIND)[0].as_py() == schemas.KIND_FILE:
+            summary = FileSummary.from_json(batch.column(schemas.DETAIL)[0].as_py())
+        else:
+            found.append(batch.filter(pc.is_in(batch.column(schemas.ROW), wanted)))
+    if problem := _difference(recorded, summary):
+        return dict.fromkeys(numbers, problem)
+    table = pa.Table.from_batches(found, record_schema(spec.columns))
+    return {number: _row_of(table, number) for number in numbers}
+
+
+_ONLY_COPY = "and of a table with a column policy no other text of the row is kept"
+
+
+def _difference(recorded: FileSummary, found: FileSummary) -> str | None:
+    """Return why a file's row numbers may not mean the rows that they meant, None where they do."""
+    if not found.stable:
+        return "its file is being written"
+    if found.content_hash != recorded.content_hash:
+        return f"its file has other content than when the row was set aside, {_ONLY_COPY}"
+    if found.problem or found.mismatch:
+        return found.problem or "the columns of its file do not fit the table's schema"
+    then, now = (summary.rows + summary.ignored + summary.erased for summary in (recorded, found))
+    if then != now:
+        return f"its file had {then:,} rows when the row was set aside, and has {now:,} under the present settings"
+    return None
+
+
+def _row_of(table: pa.Table, number: int) -> pa.RecordBatch | str:
+    rows = table.filter(pc.equal(table.column(schemas.ROW), number)).combine_chunks()
+    return rows.to_batches()[0] if rows.num_rows else "its file has no such row"
 
 
 # Whether a row's text holds its key.
@@ -90,8 +146,10 @@ _KEY_FIELDS = (
 )
 
 
-def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[str, object]]:
+def _raw_keys(raw: str | None, path: str, spec: ReadSpec, *, load: bool) -> list[dict[str, object]]:
     """Return the key in a text, and the previous key where that differs; nothing where there is none."""
+    if raw is None:
+        return []
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
         fields, layout, own, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
@@ -176,7 +234,7 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
     # Not the CSV files' conventions: the reader writes binary as hex, and has no token for "unchanged".
     csv = spec.settings.csv.model_copy(update={"binary": "hex", "unchanged": None})
     settings = spec.settings.model_copy(update={"csv": csv})
-    return _Fields(fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by))
+    return _Fields(fields, layout, replace(spec, settings=settings))
 
 
 def _as_text(value: object) -> str:
@@ -185,7 +243,7 @@ def _as_text(value: object) -> str:
 
 
 def _named(names: Sequence[str], spec: ReadSpec, *, names_from_settings: bool = False) -> Layout:
-    layout = layout_by_names(names, spec.settings, [column.name for column in spec.columns])
+    layout = layout_by_names(names, spec.settings, spec.names)
     check_columns(layout, spec, names_from_settings=names_from_settings)
     return layout
 

@@ -15,8 +15,15 @@ from lakeward.errors import LakewardError
 from lakeward.formats.dms.blocks import Tally, quotes_count, text_block
 from lakeward.formats.dms.changes import Assembler, check_columns, check_key, check_names, choose_order
 from lakeward.formats.dms.csv import CsvFile
-from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, plain_file, unforeseen
-from lakeward.formats.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
+from lakeward.formats.dms.files import (
+    Limits,
+    MismatchedFileError,
+    UnusableFileError,
+    error_text,
+    plain_file,
+    unforeseen,
+)
+from lakeward.formats.dms.layout import Layout, absent_columns, layout_by_names, probe_layout, shown_names
 from lakeward.formats.dms.listing import file_format
 from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
 from lakeward.formats.dms.sniffing import is_undeclared_header
@@ -47,11 +54,12 @@ def read_file(storage: Landing, file: LandingFile, spec: ReadSpec) -> Iterator[p
     except UnusableFileError as error:
         tally.problem = str(error)
     except _UNREADABLE as error:
-        tally.problem = f"the file cannot be read as {file_format(file.path)}: {error}"
+        shown = error_text(error, hides_values=spec.hides_values)
+        tally.problem = f"the file cannot be read as {file_format(file.path)}: {shown}"
     except LakewardError:
         raise  # of the storage
     except Exception as error:
-        tally.problem = unforeseen(error)
+        tally.problem = unforeseen(error, hides_values=spec.hides_values)
     if not is_as_listed(storage, file):
         # The file is still changing: what was found in it does not count.
         tally.stable, tally.mismatch, tally.problem = False, False, None
@@ -76,15 +84,14 @@ def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBa
     check_names(column.name for column in spec.columns)
     if file_format(tally.file.path) == "parquet":
         return _read_parquet(local_path, spec, tally)
-    csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+    csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings), hides_values=spec.hides_values)
     return _read_csv(csv, spec, tally)
 
 
 def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
-    declared = [column.name for column in spec.columns]
     limits = Limits.of(spec.settings)
     with plain_file(local_path, limits) as path, open_parquet(path, limits) as file:
-        layout = layout_by_names(file.schema_arrow.names, spec.settings, declared)
+        layout = layout_by_names(file.schema_arrow.names, spec.settings, spec.names)
         found = file_columns(file.schema_arrow, layout, spec.settings)
         tally.columns = tuple((column.name, column.type) for column in found)
         check_columns(layout, spec)
@@ -104,15 +111,15 @@ def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordB
 
 def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:
     """Return a file's layout, and whether it follows from the number of fields alone."""
-    load, declared = _is_load(tally), [column.name for column in spec.columns]
+    load = _is_load(tally)
     if csv.settings.header:
-        layout = layout_by_names(csv.names(), spec.settings, declared)
-        tally.columns = tuple((name, "") for name in (*layout.columns, *layout.unknown))
+        layout = layout_by_names(csv.names(), spec.settings, spec.names)
+        tally.columns = tuple((name, "") for name in shown_names(csv.names(), layout, spec))
         check_columns(layout, spec)
         return layout, False
     _require_no_header(csv, spec)
     if configured := csv.settings.load_columns if load else csv.settings.columns:
-        layout = layout_by_names(configured, spec.settings, declared)
+        layout = layout_by_names(configured, spec.settings, spec.names)
         check_columns(layout, spec, names_from_settings=True)
         return layout, False
     return probe_layout(csv.probe(), spec, load=load, has_operation=False), images_by_count(spec)

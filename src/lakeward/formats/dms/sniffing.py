@@ -20,7 +20,14 @@ from lakeward.columns import Column
 from lakeward.errors import LakewardError
 from lakeward.formats.dms.changes import check_columns
 from lakeward.formats.dms.csv import CsvFile, tokenize
-from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, plain_file, unforeseen
+from lakeward.formats.dms.files import (
+    Limits,
+    MismatchedFileError,
+    UnusableFileError,
+    error_text,
+    plain_file,
+    unforeseen,
+)
 from lakeward.formats.dms.layout import (
     COMMIT_TIME,
     OPERATIONS,
@@ -28,6 +35,7 @@ from lakeward.formats.dms.layout import (
     possible_widths,
     probe_layout,
     record_columns,
+    shown_names,
 )
 from lakeward.formats.dms.listing import file_format
 from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet
@@ -82,9 +90,8 @@ def sniff_records(texts: Sequence[str], spec: ReadSpec, *, starts_file: bool) ->
         shown = ", ".join(field or "" for field in records[0])
         found.append(Suggestion("csv.header", "true", f"the first record holds the names of columns: {shown}"))
     elif starts_file and is_header_unset(spec) and _is_unlike_the_rest(records, spec):
-        message = (
-            f"the first record looks like a header: unlike the others, {texts[0]!r} does not fit the schema's types"
-        )
+        shown = "it" if spec.hides_values else repr(texts[0])
+        message = f"the first record looks like a header: unlike the others, {shown} does not fit the schema's types"
         found.append(Suggestion("csv.header", "true", message, stops=False))
     else:
         found += _commit_time(records, spec)
@@ -112,7 +119,8 @@ def sniff_header(names: Sequence[str], text: str, spec: ReadSpec) -> list[Sugges
     for delimiter in DELIMITERS:
         if is_header(_records([text], delimiter, spec)[0], spec):
             return [_delimiter_suggestion(delimiter, spec)]
-    message = f"the first record of the file names no column of the table, it may be data: {text}"
+    shown = "" if spec.hides_values else f": {text}"
+    message = f"the first record of the file names no column of the table, it may be data{shown}"
     return [Suggestion("csv.header", "false", message)]
 
 
@@ -283,16 +291,18 @@ def peek(storage: Landing, file: LandingFile, spec: ReadSpec) -> Peek:
         with storage.spool(file.path) as (local_path, _):
             if file_format(file.path) == "parquet":
                 return _peek_parquet(local_path, file, spec)
-            csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+            limits = Limits.of(spec.settings)
+            csv = CsvFile.open(local_path, spec.settings.csv, limits, hides_values=spec.hides_values)
             return _peek_csv(csv, file, spec)
     except _UNREADABLE as error:
-        return Peek(file.path, file.file_class, problem=escape_text(str(error)))
+        problem = escape_text(error_text(error, hides_values=spec.hides_values))
+        return Peek(file.path, file.file_class, problem=problem)
     except MismatchedFileError:
         return Peek(file.path, file.file_class, mismatch=True)
     except LakewardError:
         raise  # of the storage
     except Exception as error:
-        return Peek(file.path, file.file_class, problem=escape_text(unforeseen(error)))
+        return Peek(file.path, file.file_class, problem=escape_text(unforeseen(error, hides_values=spec.hides_values)))
 
 
 def _peek_parquet(local_path: str, file: LandingFile, spec: ReadSpec) -> Peek:
@@ -333,7 +343,7 @@ def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
     first = next(iter(csv.probe()), None)
     if not suggestions and first is not None and len(first) == len(names):
         suggestions = sniff_named_times(names, first, spec)
-    columns = tuple(Column(name, "") for name in (*layout.columns, *layout.unknown))
+    columns = tuple(Column(name, "") for name in shown_names(names, layout, spec))
     found = replace(_peeked(file, layout, columns), suggestions=tuple(suggestions))
     return found if any(suggestion.stops for suggestion in suggestions) else _checked(found, layout, spec)
 
@@ -349,7 +359,7 @@ def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
 
 def _declared(spec: ReadSpec) -> list[str] | None:
     """Return the names of the known columns; None if there are none, so that every other name becomes a column."""
-    return [column.name for column in spec.columns] or None
+    return [*spec.names] if spec.columns else None
 
 
 def _peeked(file: LandingFile, layout: Layout, columns: tuple[Column, ...] | None) -> Peek:

@@ -14,14 +14,24 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.errors import LakewardError
 from lakeward.formats.dms.blocks import Tally
 from lakeward.formats.dms.csv import PROBED_RECORDS, CsvRecord, exact_rows, take_chunk, tokenize
-from lakeward.formats.dms.files import ENCODING, ENCODING_ERRORS, Limits, UnusableFileError, open_text, unforeseen
+from lakeward.formats.dms.files import (
+    ENCODING,
+    ENCODING_ERRORS,
+    Limits,
+    UnusableFileError,
+    error_text,
+    open_text,
+    unforeseen,
+)
 from lakeward.formats.dms.layout import probe_layout
-from lakeward.formats.dms.reader import assemble_text, images_by_count, is_as_listed
+from lakeward.formats.dms.reader import assemble_text, images_by_count, is_as_listed, read_file
 from lakeward.formats.dms.values import file_batch, record_schema
+from lakeward.model import FileClass
 from lakeward.text import escape_name, escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
@@ -113,6 +123,20 @@ def read_sorted(
             yield from _read_file(rows, files[path], spec)
 
 
+def read_any(storage: Landing, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one table's records of a file of any class, as :func:`read_file` does those of its own files."""
+    if file.file_class is not FileClass.TRANSACTIONS:
+        return read_file(storage, file, spec)
+    schema, table = source_name(spec)
+
+    def own() -> Iterator[pa.RecordBatch]:
+        for batch in sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)):
+            is_own = pc.and_(pc.equal(batch.column(SCHEMA), schema), pc.equal(batch.column(TABLE), table))
+            yield batch.filter(pc.or_(pc.fill_null(is_own, False), pc.is_valid(batch.column(ENDING))))
+
+    return read_sorted(own(), {file.path: file}, spec)
+
+
 def own_fields(record: CsvRecord, spec: ReadSpec) -> CsvRecord | None:
     """Return a record as ``op, field…`` with its whole text; None when it is another table's."""
     _require_names(1, record)
@@ -172,8 +196,8 @@ def _read_file(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadS
     try:
         yield from _assembled(_records(rows, endings, spec), spec, tally)
     except Exception as error:
-        is_foreseen = isinstance(error, (UnusableFileError, pa.ArrowException))
-        tally.problem = str(error) if is_foreseen else unforeseen(error)
+        is_foreseen, hides = isinstance(error, (UnusableFileError, pa.ArrowException)), spec.hides_values
+        tally.problem = error_text(error, hides_values=hides) if is_foreseen else unforeseen(error, hides_values=hides)
         for _ in _records(rows, endings, spec):
             pass
     ending = endings[0]
@@ -181,7 +205,7 @@ def _read_file(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadS
     problem = tally.problem or ending.problem
     if problem is None and ending.unnamed and not "".join(source_name(spec)).isascii():
         # In another encoding it may be the name of this table.
-        problem = ending.unnamed
+        problem = "a record names a table that is not UTF-8" if spec.hides_values else ending.unnamed
     tally.problem = problem if ending.stable else None
     yield file_batch(record_schema(spec.columns), tally.summary())
 

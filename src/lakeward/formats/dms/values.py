@@ -14,7 +14,7 @@ import binascii
 import decimal
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakeward.columns import Column
-    from lakeward.formats.base import FileSummary
+    from lakeward.formats.base import FileSummary, ReadSpec
 
 
 if TYPE_CHECKING:
@@ -139,13 +139,13 @@ _RECORD_FIELDS = (
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row that does not fit: its number, the reason, and its text."""
+    """A row that does not fit: its number, the reason, and its text where that may be kept."""
 
     row: int
     reason: str
     column: str | None
     value: str | None
-    raw: str
+    raw: str | None
 
     @property
     def detail(self) -> str:
@@ -179,8 +179,10 @@ def build_batch(schema: pa.Schema, size: int, fields: Mapping[str, object]) -> p
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[RefusedRow]) -> pa.RecordBatch:
-    """Return the records of bad rows."""
+def bad_batch(spec: ReadSpec, path: str, time: str, bad: list[RefusedRow]) -> pa.RecordBatch:
+    """Return the records of bad rows; of a table with a column policy without any value."""
+    if spec.hides_values:
+        bad = [replace(row, value=None, raw=None) for row in bad]
     fields = {
         schemas.KIND: schemas.KIND_BAD,
         schemas.FILE: path,
@@ -190,7 +192,7 @@ def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[RefusedRow]) ->
         schemas.DETAIL: pa.array([row.detail for row in bad], pa.string()),
         schemas.RAW: pa.array([row.raw for row in bad], pa.string()),
     }
-    return build_batch(schema, len(bad), fields)
+    return build_batch(record_schema(spec.columns), len(bad), fields)
 
 
 def file_batch(schema: pa.Schema, summary: FileSummary) -> pa.RecordBatch:

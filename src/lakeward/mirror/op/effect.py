@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from lakeward.column_policy import POLICY_PROPERTY
 from lakeward.errors import DataError
 from lakeward.iceberg.attempt import ROWS_STAMP
 from lakeward.iceberg.define import (
@@ -25,6 +26,7 @@ from lakeward.iceberg.define import (
 )
 from lakeward.mirror.op.changelog import changes_before
 from lakeward.mirror.op.erased import erased_keys
+from lakeward.mirror.op.policy import require_same_policy
 from lakeward.mirror.op.schema import require_readable_names
 from lakeward.text import count
 from lakeward.transforms.columns import conformed
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 
 LOAD_BRANCH_PREFIX = "load-"
-_PROPERTIES = (LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY)
+_PROPERTIES = (LAYOUT_PROPERTY, POLICY_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY)
 
 
 @dataclass(frozen=True)
@@ -135,11 +137,23 @@ def capture(context: TableContext) -> Bases:
     """Return the bases of the next op, loading each table's metadata once.
 
     Raises:
-        ConfigurationError: the mirror's columns have names under which it cannot be read.
+        ConfigurationError: the mirror's columns have names under which it cannot be read, or its rows were stored under
+            another column policy.
     """
     bases = bases_of(context.changelog.find_metadata(), context.mirror.find_metadata())
-    require_readable_names(context.table, bases.columns, context.settings)
+    require_fitting_mirror(context, bases)
     return bases
+
+
+def require_fitting_mirror(context: TableContext, bases: Bases) -> None:
+    """Refuse settings under which the mirror can neither be read nor continued.
+
+    Raises:
+        ConfigurationError: as for :func:`capture`.
+    """
+    require_readable_names(context.table, bases.columns, context.settings)
+    if bases.logged:
+        require_same_policy(context.table, context.settings, bases.properties, bases.columns)
 
 
 def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> Bases:

@@ -24,6 +24,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.column_policy import as_stored, of_files
+from lakeward.config.policy import rules_of
 from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms import transactions as T
@@ -33,6 +35,7 @@ from lakeward.formats.dms.reader import read_file
 from lakeward.mirror.op.check import require_readable
 from lakeward.mirror.op.erased import without_erased
 from lakeward.mirror.op.metadata_columns import source_columns, with_metadata, with_metadata_columns
+from lakeward.mirror.op.policy import require_known_rules
 from lakeward.mirror.op.schema import known_columns, require_names, require_usable, with_file_columns
 from lakeward.model import FileClass
 from lakeward.spark.marks import in_task
@@ -180,7 +183,7 @@ def read_work(
     """
     settings = context.settings
     present = source_columns(mirror_columns, settings)
-    columns = known_columns(context.table, present, settings.columns, settings.renames)
+    columns = known_columns(context.table, present, settings)
     if not files:
         require_names(context.table, columns, settings, present)
         return with_metadata_columns(columns, mirror_columns, settings), None, []
@@ -192,6 +195,7 @@ def read_work(
         require_readable(context, [summary for summary in summaries if summary.stable])
         evolved = with_file_columns(context.table, columns, summaries, settings)
         if evolved == columns:
+            require_known_rules(context, columns, summaries, present)
             kept, summaries = without_erased(workspace, records, summaries, spec, erased)
             wanted = with_metadata_columns(columns, mirror_columns, settings)
             return wanted, with_metadata(kept, wanted, settings, F.lit(op)), summaries
@@ -213,7 +217,8 @@ def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tu
 def _footer_columns(context: TableContext, file: LandingFile) -> tuple[Column, ...]:
     try:
         with context.storage.spool(file.path) as (local_path, _):
-            return parquet_columns(local_path, context.settings)
+            rules = rules_of(context.settings)
+            return as_stored(of_files(parquet_columns(local_path, context.settings), rules), rules)
     except (UnusableFileError, OSError, pa.ArrowException) as error:
         msg = f"{context.table}: {file.path} cannot be used: {error}"
         raise DataError(msg, hint=f"repair or remove it, then: lakeward run {context.table}") from error

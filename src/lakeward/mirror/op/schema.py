@@ -6,9 +6,11 @@ the table with an exact description.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from lakeward.column_policy import as_read, as_stored, of_files
 from lakeward.columns import (
     Column,
     can_widen,
@@ -19,39 +21,43 @@ from lakeward.columns import (
     name_problems,
     renames_for,
 )
+from lakeward.config.policy import rules_of
 from lakeward.errors import ConfigurationError, SchemaError
 from lakeward.mirror.op.settings import settings_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lakeward.column_policy import Rules
     from lakeward.columns import NameProblem
     from lakeward.config import TableSettings
     from lakeward.formats.base import FileSummary
     from lakeward.model import TableId
 
 
-def known_columns(
-    table: TableId, mirror: Sequence[Column], declared: Sequence[Column] | None, renames: Mapping[str, str]
-) -> tuple[Column, ...]:
-    """Return the mirror's columns with declared renames, widenings and additions applied."""
+_DECIDE = "set its rule (columns:), or schema_mode: evolve to store new columns as they are"
+
+
+def known_columns(table: TableId, mirror: Sequence[Column], settings: TableSettings) -> tuple[Column, ...]:
+    """Return the mirror's columns with declared renames, widenings and additions applied, as the lake stores them."""
+    renames, rules = settings.renames, rules_of(settings)
     taken = {column.name for column in mirror}
-    present = [
-        Column(renames[column.name], column.type)
+    renamed = [
+        replace(column, name=renames[column.name])
         if column.name in renames and renames[column.name] not in taken
         else column
         for column in mirror
     ]
-    if declared is None:
-        return tuple(present)
-    by_name = {column.name: column for column in declared}
+    if settings.columns is None:
+        return tuple(renamed)
+    by_name = {column.name: column for column in of_files(settings.columns, rules)}
     merged: list[Column] = []
-    for column in present:
+    for column in as_read(renamed, rules):
         wanted = by_name.pop(column.name, column)
-        if not can_widen(column.type, wanted.lake_type):
+        if column.type and not can_widen(lake_type(column.type), wanted.lake_type):
             raise _refused(table, [f"{column.name}: the mirror has {column.type}, declared is {wanted.type}"])
         merged.append(wanted)
-    return (*merged, *by_name.values())
+    return as_stored((*merged, *by_name.values()), rules)
 
 
 def with_file_columns(
@@ -62,15 +68,17 @@ def with_file_columns(
     Raises:
         SchemaError: some file differs in a way that is not safe, or at all where the schema is strict.
     """
-    merged = {column.name: column for column in columns}
+    rules = rules_of(settings)
+    merged = {column.name: column for column in as_read(columns, rules)}
     differences: list[str] = []
     mismatched = [summary for summary in summaries if summary.mismatch]
     for summary in mismatched:
         if settings.is_strict:
-            differences += _strict_differences(summary, settings.columns or columns)
+            declared = of_files(settings.columns, rules) if settings.columns else merged.values()
+            differences += _strict_differences(summary, declared, rules)
         else:
-            differences += _merge_file(summary, merged)
-    evolved = tuple(merged.values())
+            differences += _merge_file(summary, merged, settings)
+    evolved = as_stored(merged.values(), rules)
     if mismatched and not differences and evolved == tuple(columns):
         # A file that yielded no rows must change the schema or stop the table; it must never be skipped.
         differences = [
@@ -146,24 +154,34 @@ def _renames_hint(table: TableId, problems: Sequence[NameProblem], settings: Tab
     return f"{hint}; a declared schema: has the new names"
 
 
-def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:
+def _merge_file(summary: FileSummary, merged: dict[str, Column], settings: TableSettings) -> list[str]:
     """Merge a file's columns into ``merged``; return the differences that do not fit."""
-    differences = []
-    for name, file_type in summary.columns or ():
+    differences, rules = [], rules_of(settings)
+    # Whoever has decided on some columns has not decided on one that nobody has seen yet.
+    is_closed = bool(rules) and settings.schema_mode is None
+    for name, file_type in _file_columns(summary, rules):
         if not file_type:
             if name not in merged:
                 differences.append(f"{summary.path}: column {name} is not declared, and CSV has no types")
             continue
         stored = lake_type(file_type)
-        if name not in merged or _widens(merged[name].lake_type, stored):
+        if is_closed and name not in merged and name not in rules:
+            differences.append(f"{summary.path}: column {name} is new, and the table has a column policy: {_DECIDE}")
+        elif name not in merged or not merged[name].type or _widens(merged[name].lake_type, stored):
             merged[name] = Column(name, stored)
         elif not fits_type(stored, merged[name].lake_type):
             differences.append(f"{summary.path}: column {name} is {file_type}, the table has {merged[name].type}")
     return differences
 
 
-def _strict_differences(summary: FileSummary, columns: Sequence[Column]) -> list[str]:
-    found = dict(summary.columns or ())
+def _file_columns(summary: FileSummary, rules: Rules) -> list[tuple[str, str]]:
+    """Return names and types of a file's columns that have a place in the lake."""
+    found = of_files((Column(name, file_type) for name, file_type in summary.columns or ()), rules)
+    return [(column.name, column.type) for column in found]
+
+
+def _strict_differences(summary: FileSummary, columns: Iterable[Column], rules: Rules) -> list[str]:
+    found = dict(_file_columns(summary, rules))
     wanted = {column.name: column.lake_type for column in columns}
     differences = [f"{summary.path}: column {name} is not declared" for name in found if name not in wanted]
     differences += [f"{summary.path}: declared column {name} is missing" for name in wanted if name not in found]

@@ -10,9 +10,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.column_policy import POLICY_PROPERTY, dropped
+from lakeward.config.policy import rules_of
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.iceberg.partitions import partition_problems, renamed_partition
+from lakeward.mirror.op.policy import policy_property, rule_conflicts, rule_misfits
 from lakeward.redaction import redact_values
 from lakeward.text import count, json_object, listed, reading_property
 
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from lakeward.model import TableId
 
 
-def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> None:
-    """Store the layout and the settings set by command as properties of the mirror, when they changed."""
+def keep_settings(context: TableContext, present: Mapping[str, str | None], columns: Sequence[Column]) -> None:
+    """Store layout, column policy and the settings set by command as properties of the mirror, when they changed."""
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
     wanted = {
@@ -36,6 +39,9 @@ def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> N
         LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
         READING_PROPERTY: json.dumps(reading_settings(context.settings), sort_keys=True),
     }
+    policy = policy_property(context.settings, columns, present.get(POLICY_PROPERTY))
+    if policy is not None:
+        wanted[POLICY_PROPERTY] = policy
     if any(present.get(name) != text for name, text in wanted.items()):
         context.mirror.set_properties(wanted)
 
@@ -156,10 +162,14 @@ class SettingProblem:
 
 def settings_problems(columns: Sequence[Column], settings: TableSettings) -> Iterator[SettingProblem]:
     """Yield the problems of settings that name columns of the table."""
+    yield from (SettingProblem("columns", message) for message in rule_conflicts(settings))
+    yield from (SettingProblem("columns", message) for message in rule_misfits(columns, settings))
     names = [column.name for column in columns]
     for setting in _NAMING_COLUMNS:
         wanted = getattr(settings, setting) or ()
-        yield from _unknown(setting, [name for name in wanted if name not in names], names, settings)
+        # Dropped columns have a place in the files.
+        known = {*names, *dropped(rules_of(settings))} if setting == "before_image_columns" else {*names}
+        yield from _unknown(setting, [name for name in wanted if name not in known], names, settings)
         if repeated := sorted({name for name in wanted if wanted.count(name) > 1}):
             yield SettingProblem(setting, f"{setting} names {', '.join(repeated)} more than once")
     taken = {name.lower(): name for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lakeward.columns import Column
 
 NULL = "NULL"
+_HASH = re.compile("[0-9a-f]{64}")
 _QUOTE = "'"
 
 
@@ -100,8 +102,18 @@ def row_key(table: object, columns: Sequence[Column], keys: Sequence[str], given
         msg = f"the key of {table} is {', '.join(keys)}; found {', '.join(given) or 'none'}"
         raise ConfigurationError(msg, hint=" ".join(f"--key {name}=…" for name in keys))
     types = {lake_column.name: lake_column.lake_type for lake_column in columns}
+    hashed = {lake_column.name for lake_column in columns if lake_column.source is not None}
+    for name in hashed & {*keys}:
+        _require_hash(table, name, given[name])
     values = {name: _value(table, name, types[name], given[name]) for name in keys}
     return RowKey(values, {name: types[name] for name in keys})
+
+
+def _require_hash(table: object, name: str, given: Any) -> None:
+    """Refuse a value of the source for a hashed column: the row would not be found, whether it is there or not."""
+    if given is not None and not (isinstance(given, str) and _HASH.fullmatch(given)):
+        msg = f"{table}: the key column {name} holds hashes (columns:); expected 64 hexadecimal digits"
+        raise ConfigurationError(msg, hint=f"lakeward tables hash {table} {name}   computes those of values it reads")
 
 
 def _value(table: object, name: str, lake_type: str, given: Any) -> pa.Scalar:

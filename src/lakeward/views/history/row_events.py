@@ -225,7 +225,7 @@ class SetAside:
     file: str
     row: int
     reason: str
-    raw: str
+    raw: str | None
 
 
 def set_aside(timeline: Timeline, key: RowKey, *, limit: int) -> list[SetAside]:
@@ -257,6 +257,8 @@ def _may_hold(key: RowKey) -> Column:
 
 
 def _texts(timeline: Timeline, row: Row) -> dict[str, str | None]:
+    if row[S.RAW] is None:
+        return {}  # of a table with a column policy
     settings, generations = timeline.context.settings, timeline.progress.generations
     number = row[S.GENERATION]
     generation = next((known for known in generations if known.number == number), Generation(number))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from lakeward import schemas as S
 from lakeward.columns import quote_name
+from lakeward.config.policy import policy_of, rules_of
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.mirror.op.erased import is_erased_key, key_fields, key_hash
 from lakeward.mirror.op.metadata_columns import source_columns
@@ -21,6 +22,7 @@ from lakeward.storage.claims import MANIFEST
 from lakeward.storage.filesystem import for_reading, open_filesystem
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import lacking_keys
+from lakeward.views.verification.protected import protected_rows
 from lakeward.views.verification.report import PASSWORD_VARIABLE, USER_VARIABLE
 from lakeward.views.versions.folders import VERSION_PREFIX, find_version
 
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.spark.workspace import Workspace
-    from lakeward.views.verification.report import Against
-
+from lakeward.views.verification.report import Against
 
 # Another copy of a table as a frame: a table in a database, or a folder of files.
 
@@ -63,10 +64,14 @@ _PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 @dataclass(frozen=True)
 class OtherSide:
-    """The other copy. ``is_text``: its values are texts, to be converted to the mirror's types."""
+    """The other copy. ``is_text``: its values are texts, to be converted to the mirror's types.
+
+    ``is_version``: it was made from the mirror, so that it obeys the table's column policy already.
+    """
 
     rows: DataFrame
     is_text: bool = False
+    is_version: bool = False
 
 
 def open_other(context: TableContext, against: Against) -> OtherSide:
@@ -128,7 +133,7 @@ def _folder(context: TableContext, against: Against) -> OtherSide:
     store = open_filesystem(context.spark, context.config, location)
     present = store.files(location)
     if MANIFEST in present or location.rpartition("/")[2].startswith(VERSION_PREFIX):
-        return OtherSide(find_version(store, location).read(context.spark))
+        return OtherSide(find_version(store, location).read(context.spark), is_version=True)
     if several := sorted(name for name in store.folders(location) if name.startswith(VERSION_PREFIX)):
         msg = f"{context.table}: {location} holds versions of a table: {', '.join(several[:5])}"
         raise ConfigurationError(msg, hint=f"name one: --against {location}/{several[-1]}")
@@ -225,8 +230,8 @@ def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Works
         ConfigurationError: the key cannot be compared, or the cut-off cannot be applied.
     """
     context = at.context
-    other = open_other(context, against)
     own = source_columns(bases.columns, context.settings)
+    other = _protected(at, bases, open_other(context, against))
     matches = _matches(mirror.select(*columns(field.name for field in own)), other)
     by_name = {match.name: match for match in matches}
     compared = [match for match in matches if match.compared_as is not None]
@@ -242,6 +247,16 @@ def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Works
         not_compared=tuple(f"{match.name} ({match.types})" for match in matches if match.compared_as is None),
     )
     return sides if against.cut_off is None else _before_cut_off(at, sides, other, by_name, workspace, against)
+
+
+def _protected(at: PointInTime, bases: Bases, other: OtherSide) -> OtherSide:
+    """Return the other copy with the values that the table's column policy makes of its own."""
+    settings = at.context.settings
+    if other.is_version or not rules_of(settings):
+        return other
+    types = {lake_column.name: lake_column.source for lake_column in bases.columns}
+    rows = protected_rows(other.rows, policy_of(settings), types, is_text=other.is_text)
+    return replace(other, rows=rows)
 
 
 def _without_erased(at: PointInTime, bases: Bases, rows: DataFrame, mirror: DataFrame) -> DataFrame:

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakeward import schemas as S
 from lakeward.formats.base import FileSummary
-from lakeward.formats.dms import transactions as T
-from lakeward.formats.dms.files import Limits
-from lakeward.formats.dms.reader import read_file
+from lakeward.formats.dms.transactions import read_any
 from lakeward.formats.dms.values import build_batch, record_schema
 from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.choose import Scan, list_landing
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.columns import Column
-    from lakeward.formats.base import ReadSpec
     from lakeward.mirror.op.as_of import PointInTime
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
@@ -145,7 +141,7 @@ def _read_again(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[p
     elif not reading.only_check:
         location = reading.storage.location(recorded.path)
         file = LandingFile(recorded.path, location, recorded.file_class, recorded.time, identity)
-        yield from _checked(op, recorded, _records(file, spec, reading.storage), reading)
+        yield from _checked(op, recorded, read_any(reading.storage, file, spec), reading)
 
 
 def _checked(
@@ -158,19 +154,6 @@ def _checked(
         found = FileSummary.from_json(batch.column(S.DETAIL)[0].as_py())
         if trouble := _difference(recorded, found, has_erasures=reading.has_erasures):
             yield _trouble(op, recorded, trouble, reading)
-
-
-def _records(file: LandingFile, spec: ReadSpec, storage: Landing) -> Iterator[pa.RecordBatch]:
-    if file.file_class is not FileClass.TRANSACTIONS:
-        return read_file(storage, file, spec)
-    schema, table = T.source_name(spec)
-
-    def own() -> Iterator[pa.RecordBatch]:
-        for batch in T.sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)):
-            is_own = pc.and_(pc.equal(batch.column(T.SCHEMA), schema), pc.equal(batch.column(T.TABLE), table))
-            yield batch.filter(pc.or_(pc.fill_null(is_own, False), pc.is_valid(batch.column(T.ENDING))))
-
-    return T.read_sorted(own(), {file.path: file}, spec)
 
 
 def _difference(recorded: FileSummary, found: FileSummary, *, has_erasures: bool) -> str | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.column_policy import as_stored, dropped, of_files
 from lakeward.columns import Column, format_ddl
+from lakeward.config.policy import rules_of
 from lakeward.errors import DataError
 from lakeward.formats.base import ReadSpec
 from lakeward.iceberg.define import LOGGED_STAMP
@@ -116,17 +118,26 @@ def _named_now(schema: Mapping[str, Any], now: Mapping[int, str]) -> tuple[Colum
 
 def _as_declared(columns: tuple[Column, ...], settings: TableSettings) -> tuple[Column, ...]:
     """Return columns with their declared types, which are narrower than the lake's where Iceberg lacks the type."""
-    declared = {lake_column.name: lake_column for lake_column in settings.columns or ()}
+    rules = rules_of(settings)
+    stored_as = as_stored(of_files(settings.columns or (), rules), rules)
+    declared = {lake_column.name: lake_column for lake_column in stored_as}
     found = ((declared.get(lake_column.name, lake_column), lake_column) for lake_column in columns)
     return tuple(wanted if wanted.lake_type == stored.type else stored for wanted, stored in found)
 
 
 def _settings_of(columns: tuple[Column, ...], settings: TableSettings) -> TableSettings:
-    """Return settings that declare only these columns, which define the fields of a record without a header."""
+    """Return settings that declare only these columns, which define the fields of a record without a header.
+
+    The columns that a rule drops have their places in it, too.
+    """
     if settings.columns is None:
         return settings
-    present = {lake_column.name: lake_column for lake_column in columns}
-    declared = tuple(present[lake_column.name] for lake_column in settings.columns if lake_column.name in present)
+    present, out = {lake_column.name: lake_column for lake_column in columns}, dropped(rules_of(settings))
+    declared = tuple(
+        present.get(lake_column.name, lake_column)
+        for lake_column in settings.columns
+        if lake_column.name in present or lake_column.name in out
+    )
     return settings.model_copy(update={"table_schema": format_ddl(declared)})
 
 
@@ -206,7 +217,11 @@ def _from_changelog(at: PointInTime, wanted: tuple[Column, ...], reason: str) ->
 
 def _read_again(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...]) -> FilesRead:
     context = at.context
-    spans = op_columns(context.changelog.metadata(), at.progress.op)
+    sources = {lake_column.name: lake_column.source for lake_column in at.bases.columns}
+    spans = [
+        replace(span, columns=tuple(replace(known, source=sources.get(known.name)) for known in span.columns))
+        for span in op_columns(context.changelog.metadata(), at.progress.op)
+    ]
     specs = past_specs(context.table, spans, context.settings, at.generation.order_by)
     return read_files(at, workspace, _log(at), specs, wanted)
 

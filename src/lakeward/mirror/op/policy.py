@@ -1,0 +1,178 @@
+"""The column policy of a table: whether its rules fit the table, and whether its rows were stored under the same rules.
+
+What the rows were stored under is a property of the mirror, which is written before the first row. Rules and key cannot
+change afterwards: the values that were replaced are gone, and those that were stored are in every file of the past.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.column_policy import (
+    POLICY_PROPERTY,
+    RuleKind,
+    StoredPolicy,
+    as_read,
+    fingerprint,
+    hashed_names,
+    stored_policy,
+)
+from lakeward.config.policy import policy_of, rules_of
+from lakeward.errors import ConfigurationError
+from lakeward.iceberg.partitions import parse_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakeward.column_policy import ColumnRule
+    from lakeward.columns import Column
+    from lakeward.config import TableSettings
+    from lakeward.formats.base import FileSummary
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.model import TableId
+
+
+def rule_conflicts(settings: TableSettings) -> Iterator[str]:
+    """Yield the rules that contradict other settings, whatever columns the table has."""
+    rules = rules_of(settings)
+    if hashed_names(rules) and settings.hash_key is None:
+        yield f"columns: {hashed_names(rules)[0]} is to be hashed, and hash_key is not set"
+    declared = {column.name for column in settings.columns or ()}
+    if declared and all(name in rules and rules[name].kind is RuleKind.DROP for name in declared):
+        yield "columns: every column is dropped"
+    for name, rule in rules.items():
+        if reason := _conflict(name, rule, settings):
+            yield f"columns: {name} cannot have the rule {rule.text}: {reason}"
+
+
+def _conflict(name: str, rule: ColumnRule, settings: TableSettings) -> str | None:
+    orders = (settings.timestamp_column, settings.sequence_column, settings.transaction_column)
+    if name.lower() in {(order or "").lower() for order in (*orders, settings.operation_column)}:
+        return "it places the changes in their order, and is stored for that as it is"
+    if settings.publish is not None and name == settings.publish.date_column:
+        return "it is publish: date_column:"
+    if rule.kind is RuleKind.HASH:
+        return None
+    if name in settings.primary_key:
+        return "it is part of the key, whose values must stay distinct; hash keeps them so"
+    if name in _partition_columns(settings):
+        return "it is in partition_by; only hash is possible there"
+    return None
+
+
+def _partition_columns(settings: TableSettings) -> set[str]:
+    names = [*settings.column_policies]
+    found = set()
+    for expression in settings.partition_by:
+        try:
+            found.add(parse_partition(expression, names).column)
+        except ConfigurationError:
+            continue  # reported when the partition is checked
+    return found
+
+
+def rule_misfits(columns: Sequence[Column], settings: TableSettings) -> Iterator[str]:
+    """Yield the rules that do not fit the table's columns."""
+    rules = rules_of(settings)
+    by_lower = {name.lower(): name for name in rules}
+    for column in as_read(columns, rules):
+        meant = by_lower.get(column.name.lower())
+        if meant is not None and meant != column.name:
+            yield f"columns: has a rule for {meant!r}, and the table a column {column.name!r}: they differ in case"
+        rule = rules.get(column.name)
+        if rule is not None and rule.kind is RuleKind.TRUNCATE and column.type != "string":
+            yield f"columns: {column.name} cannot be truncated: it is {column.type}, and only text has characters"
+
+
+def unknown_rules(names: Iterable[str], settings: TableSettings) -> list[str]:
+    """Return the columns with a rule that are neither declared nor among the names."""
+    known = {*names, *(column.name for column in settings.columns or ())}
+    return [name for name in settings.column_policies if name not in known]
+
+
+def require_known_rules(
+    context: TableContext,
+    columns: Sequence[Column],
+    summaries: Iterable[FileSummary],
+    mirror: Sequence[Column],
+) -> None:
+    """Refuse rules for columns that nothing has, where the op creates the table or adds columns to it.
+
+    A misspelt rule would leave the column that it is meant for as it is. Otherwise a rule may wait for its column.
+
+    Raises:
+        ConfigurationError: there is such a rule.
+    """
+    names = {column.name for column in columns}
+    if names == {column.name for column in mirror}:
+        return
+    in_files = {name for summary in summaries for name, _ in summary.columns or ()}
+    if not (unknown := unknown_rules(names | in_files, context.settings)):
+        return
+    stored = stored_policy(context.mirror.property(POLICY_PROPERTY)) if mirror else StoredPolicy()
+    if missing := [name for name in unknown if name not in stored.rules]:
+        msg = f"{context.table}: columns: has a rule for {missing[0]!r}, which is not a column of the table"
+        raise ConfigurationError(msg, hint=f"columns are {', '.join(sorted(names | in_files))}; or unset the rule")
+
+
+def require_same_policy(
+    table: TableId,
+    settings: TableSettings,
+    properties: Mapping[str, str | None],
+    mirror: Sequence[Column],
+) -> None:
+    """Refuse rules, or a key for hashes, other than those that the table's rows were stored under.
+
+    A rule may be added for a column that the table does not have yet. Without the key, which only reading files needs,
+    the key is not compared.
+
+    Raises:
+        ConfigurationError: rows before and after would not agree.
+    """
+    stored = stored_policy(properties.get(POLICY_PROPERTY))
+    before = {settings.renames.get(name, name): rule for name, rule in stored.rules.items()}
+    now = settings.column_policies
+    present = {settings.renames.get(column.name, column.name) for column in mirror} | {column.name for column in mirror}
+    changed = [name for name in before if now.get(name) != before[name]]
+    changed += [name for name in now if name not in before and name in present]
+    if changed:
+        shown = "; ".join(f"{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in changed)
+        msg = f"{table}: the table has rows, and they were stored under other rules (columns:): {shown}"
+        raise ConfigurationError(msg, hint=_ANEW.format(table=table))
+    key = _usable_key(settings)
+    if stored.key is not None and key is not None and fingerprint(key) != stored.key:
+        msg = f"{table}: hash_key is not the key that the table's rows were hashed with"
+        raise ConfigurationError(msg, hint=_ANEW.format(table=table))
+
+
+_ANEW = (
+    "set it back; or build the table anew from landing, without what its past files hold: lakeward tables reset {table}"
+)
+
+
+def _shown(rule: str | None) -> str:
+    return rule or "without a rule"
+
+
+def _usable_key(settings: TableSettings) -> bytes | None:
+    """Return the key where it can be read; who reads files without it is refused then."""
+    try:
+        return policy_of(settings).key
+    except ConfigurationError:
+        return None
+
+
+def policy_property(settings: TableSettings, columns: Sequence[Column], present: str | None) -> str | None:
+    """Return the policy as a property of the mirror, None for a table without rules.
+
+    ``present`` is the property as it is: the key in it has been compared.
+    """
+    rules = rules_of(settings)
+    if not rules:
+        return None
+    types = {column.name: column.source for column in columns if column.source is not None}
+    known = stored_policy(present).key
+    if known is None and hashed_names(rules):
+        key = policy_of(settings).key
+        known = fingerprint(key) if key is not None else None
+    return StoredPolicy(dict(settings.column_policies), types, known).to_json()
