@@ -39,7 +39,7 @@ def read_settings(
     for assignment in assignments:
         _assign(settings, assignment, before)
     if rules:
-        settings["columns"] = {**(settings.get("columns") or before.get("columns") or {}), **_rules(rules)}
+        settings["columns"] = {**(settings.get("columns", before.get("columns")) or {}), **_rules(rules)}
     return settings
 
 

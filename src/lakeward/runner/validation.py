@@ -179,7 +179,7 @@ class SettingsCheck:
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(problem.setting, problem.message) for problem in problems)
         seen = {column.name for found in peeks for column in found.columns or ()}
-        names = [*(column.name for column in columns), *seen]
+        names = sorted({*(column.name for column in columns), *seen})
         for name in unknown_rules(names, self._settings):
             message = f"columns: has a rule for {name!r}, which is not a column of the table; {nearest(name, names)}"
             yield self._error("columns", message)

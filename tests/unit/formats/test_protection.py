@@ -23,7 +23,7 @@ from lakeward.config.policy import rules_of
 from lakeward.errors import ConfigurationError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.protection import hashes
-from lakeward.formats.dms.quarantined import parse_raw, rows_of_file
+from lakeward.formats.dms.quarantined import HAS_KEY, keys_of_raw, parse_raw, rows_of_file
 from lakeward.formats.dms.sniffing import peek
 from lakeward.storage.landing import Landing
 
@@ -280,3 +280,19 @@ def test_a_repaired_text_obeys_the_rules(tmp_path: Path) -> None:
     for text in (f"I,1,{SECRET}", f"I,{SECRET}", f'I,"{SECRET}'):
         (bad,) = parse_raw(text, path, "1", 1, spec, load=False).to_pylist()
         assert SECRET not in repr(bad)
+
+
+def test_rows_of_transaction_files_are_read_again(tmp_path: Path) -> None:
+    strict, loose = (protected_spec(f"id int, ssn {kind}", {"ssn": "hash"}) for kind in ("smallint", "int"))
+    found = read(tmp_path, "I,other,sales,1,2\nI,product,sales,1,70000\n", strict, TXN)
+    assert found.bad_numbers == [2]
+    again = rows_of_file(Landing(tmp_path), found.summary, [2], loose)[2]
+    assert isinstance(again, pa.RecordBatch)
+    assert [(row["_lw_row"], row["ssn"]) for row in again.to_pylist()] == [(2, hashed("70000"))]
+
+
+def test_an_erasure_finds_no_key_where_no_text_is_kept(tmp_path: Path) -> None:
+    spec = protected_spec("id int, ssn int", {"ssn": "hash"})
+    (bad,) = (batch for batch in read(tmp_path, f"I,1,{SECRET}\n", spec).batches if batch.num_rows)
+    names = ["_lw_file", "_lw_file_time", "_lw_row", "_lw_raw"]
+    assert [row[HAS_KEY] for row in keys_of_raw(bad.select(names), spec).to_pylist()] == [False]
