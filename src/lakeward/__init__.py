@@ -21,12 +21,15 @@ _NAMES_BY_MODULE = {
     "lakeward.cassandra.clusters": "LiveTable",
     "lakeward.cassandra.compare": "ComparisonReport",
     "lakeward.cassandra.connection": "ClusterAddress",
+    "lakeward.cassandra.counting": "CountReport PartitionsReport",
     "lakeward.cassandra.cql": "TableName",
+    "lakeward.cassandra.edits": "EditReport",
     "lakeward.cassandra.export": "ExportReport",
+    "lakeward.cassandra.partitions": "PartitionSize",
     "lakeward.cassandra.sync_rounds": "SyncReport SyncStep",
     "lakeward.cassandra.sync_steps": "SyncAction",
     "lakeward.cassandra.write_plan": "WriteReport WriteStatus",
-    "lakeward.cassandra_client": "CassandraClient SyncSettings",
+    "lakeward.cassandra_client": "CassandraClient EditSettings SyncSettings",
     "lakeward.columns": "Column",
     "lakeward.config": (
         "Config CsvSettings FilesSettings LakeSettings PublishSettings RetrySettings SparkSettings TableDefaults "

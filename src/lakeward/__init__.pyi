@@ -18,12 +18,19 @@ from lakeward.cassandra.budget import RateLimits as RateLimits
 from lakeward.cassandra.clusters import LiveTable as LiveTable
 from lakeward.cassandra.compare import ComparisonReport as ComparisonReport
 from lakeward.cassandra.connection import ClusterAddress as ClusterAddress
+from lakeward.cassandra.counting import CountReport as CountReport, PartitionsReport as PartitionsReport
 from lakeward.cassandra.cql import TableName as TableName
+from lakeward.cassandra.edits import EditReport as EditReport
 from lakeward.cassandra.export import ExportReport as ExportReport
+from lakeward.cassandra.partitions import PartitionSize as PartitionSize
 from lakeward.cassandra.sync_rounds import SyncReport as SyncReport, SyncStep as SyncStep
 from lakeward.cassandra.sync_steps import SyncAction as SyncAction
 from lakeward.cassandra.write_plan import WriteReport as WriteReport, WriteStatus as WriteStatus
-from lakeward.cassandra_client import CassandraClient as CassandraClient, SyncSettings as SyncSettings
+from lakeward.cassandra_client import (
+    CassandraClient as CassandraClient,
+    EditSettings as EditSettings,
+    SyncSettings as SyncSettings,
+)
 from lakeward.columns import Column as Column
 from lakeward.config import (
     Config as Config,

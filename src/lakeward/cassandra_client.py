@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.compare import ComparisonReport
+    from lakeward.cassandra.counting import CountReport, PartitionsReport
+    from lakeward.cassandra.edits import EditReport
     from lakeward.cassandra.export import ExportReport
     from lakeward.cassandra.sync import SyncRequest
     from lakeward.cassandra.sync_rounds import SyncReport
@@ -47,6 +49,20 @@ class SyncSettings(TypedDict, total=False):
     keep: int | None
     ledger: str | None
     dead_letters: str | None
+    limits: RateLimits
+    tasks: int | None
+
+
+class EditSettings(TypedDict, total=False):
+    """How rows are deleted or written again; see :meth:`CassandraClient.delete`."""
+
+    apply: bool
+    max_delete_share: float
+    timestamp: str
+    staging: str | None
+    ledger: str | None
+    dead_letters: str | None
+    max_rejected: int | None
     limits: RateLimits
     tasks: int | None
 
@@ -409,6 +425,112 @@ class CassandraClient:
         )
         with open_staging_folder(self.spark, self.config, staging or to, tasks) as stage:
             return compare_tables(self.spark, self.config, request, stage, on_progress=self._on_progress)
+
+    def count(
+        self, table: str, *, where: str | None = None, limits: RateLimits = _UNLIMITED, tasks: int | None = None
+    ) -> CountReport:
+        """Count the rows of a table, by ranges of tokens; exact if nobody writes to it meanwhile.
+
+        Args:
+            table: the table, ``[CLUSTER/]KEYSPACE.TABLE``.
+            where: a condition in SQL; rows for which it is true are counted too.
+            limits: how much is read per second.
+            tasks: how many tasks read at one time.
+
+        Raises:
+            ConfigurationError: there is no such table, or the condition is not valid.
+            RefusedInputError: a value does not fit the type in which the condition compares it.
+            RetriableError: the cluster did not answer.
+        """
+        from lakeward.cassandra.counting import CountRequest, count_table
+
+        request = CountRequest(self.table(table, must_exist=True), where, limits, tasks)
+        return count_table(self.spark, request, on_progress=self._on_progress)
+
+    def top_partitions(
+        self,
+        table: str,
+        *,
+        limit: int = 10,
+        by: str = "rows",
+        limits: RateLimits = _UNLIMITED,
+        tasks: int | None = None,
+    ) -> PartitionsReport:
+        """Return the largest partitions of a table.
+
+        Args:
+            table: the table, ``[CLUSTER/]KEYSPACE.TABLE``.
+            limit: how many.
+            by: ``rows``, or ``bytes`` of all values.
+            limits: how much is read per second.
+            tasks: how many tasks read at one time.
+
+        Raises:
+            ConfigurationError: there is no such table, or no such measure.
+            RetriableError: the cluster did not answer.
+        """
+        from lakeward.cassandra.counting import PartitionsRequest, top_partitions
+
+        request = PartitionsRequest(self.table(table, must_exist=True), limit, by, limits, tasks)
+        return top_partitions(self.spark, request, on_progress=self._on_progress)
+
+    def delete(self, table: str, *, where: str, **choices: Unpack[EditSettings]) -> EditReport:
+        """Delete the rows of a table that meet a condition, by their full keys.
+
+        Rows that others write after the call has begun to read stay. A call that was interrupted is repeated.
+
+        Args:
+            table: the table, ``[CLUSTER/]KEYSPACE.TABLE``.
+            where: a condition in SQL; only rows for which it is true are deleted.
+            **choices: ``apply``: delete; by default rows are only counted and the cost is estimated.
+                ``max_delete_share``: refuse to delete a larger share of the rows, from 1,000 on; half by default.
+                ``timestamp``: ``read``: the time at which reading begins; ``now`` for tables without client timestamps.
+                ``staging``: folder for the keys, which all tasks must reach; a temporary one by default.
+                ``ledger``, ``dead_letters``, ``max_rejected``, ``limits``, ``tasks``: as for :meth:`apply`.
+
+        Raises:
+            ConfigurationError: there is no such table, or the condition is not valid.
+            RefusedInputError: too many rows would be deleted, or the table has counters or an unfinished import.
+            DataError: too many rows are rejected.
+            RetriableError: the cluster does not answer; the same call does the rest.
+        """
+        return self._edit(table, where, None, choices)
+
+    def set_ttl(
+        self, table: str, seconds: float, *, where: str = "true", **choices: Unpack[EditSettings]
+    ) -> EditReport:
+        """Write rows of a table again, so that they expire.
+
+        Every value of a row, and the row itself, gets the TTL, which counts from the write. Values that others write
+        after the call has begun to read stay as they are.
+
+        Args:
+            table: the table, ``[CLUSTER/]KEYSPACE.TABLE``.
+            seconds: the TTL; 0 removes it.
+            where: a condition in SQL; only rows for which it is true are written.
+            **choices: as for :meth:`delete`, except ``max_delete_share``.
+
+        Raises:
+            ConfigurationError: there is no such table, or the condition or the TTL is not valid.
+            RefusedInputError: the table has counters or an unfinished import.
+            DataError: too many rows are rejected.
+            RetriableError: the cluster does not answer; the same call does the rest.
+        """
+        from lakeward.cassandra.edits import whole_seconds
+
+        return self._edit(table, where, whole_seconds(seconds), choices)
+
+    def _edit(self, table: str, where: str, ttl: int | None, choices: EditSettings) -> EditReport:
+        from lakeward.cassandra.edits import EditRequest, edit_rows
+
+        given: dict[str, Any] = {**choices}
+        found, is_applied = self.table(table, must_exist=True), given.pop("apply", False)
+        ledger = found.ledger(given.pop("ledger", None))
+        request = EditRequest(
+            str(found), found.name, where=where, ttl=ttl, dry_run=not is_applied, ledger=ledger,
+            **{"timestamp": "read", **given},
+        )  # fmt: skip
+        return edit_rows(self.spark, self.config, found.address, request, on_progress=self._on_progress)
 
     def sync(self, *, into: str, to: str, **settings: Unpack[SyncSettings]) -> SyncReport:
         """Bring a copy of a table up to date: export the table, compare with what the copy holds, apply the difference.

@@ -84,6 +84,15 @@ def change_set_refusal(removal: Removal, change_set: str) -> RefusedInputError:
     return RefusedInputError(msg, hint=_allow_in_diff("the current export"))
 
 
+def rows_refusal(removal: Removal, table: str, condition: str) -> RefusedInputError:
+    """Return the error of a condition that selects too many rows of a table for deletion."""
+    msg = (
+        f"{table}: {_counted(removal)} meet the condition {condition!r} and would be deleted, "
+        f"{_found_and_allowed(removal)}; nothing was deleted"
+    )
+    return RefusedInputError(msg, hint="check the condition, then allow it: --max-delete-share 1")
+
+
 def _counted(removal: Removal) -> str:
     return f"{removal.removed:,} of {removal.rows:,} rows"
 

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from lakeward.cassandra.compare import ComparisonReport
+from lakeward.cassandra.counting import CountReport, PartitionsReport
 from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.edits import EditReport
 from lakeward.cassandra.export import ExportReport
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.sync_rounds import SyncReport
@@ -57,7 +59,7 @@ def test_every_command_of_the_page(
             if shown:
                 assert comparable(result.stdout) == comparable(shown), command
             commands += 1
-    assert commands == 8
+    assert commands == 12
     clock.next_minute()
     [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict[str, Any] = {}
@@ -76,6 +78,9 @@ def first_cells(title: str) -> set[str]:
 def test_every_field_of_the_json_is_described() -> None:
     assert first_cells("export") == {field.name for field in fields(ExportReport)}
     assert first_cells("import and apply") == {field.name for field in fields(WriteReport)}
+    assert first_cells("count") == {field.name for field in fields(CountReport)}
+    assert first_cells("top-partitions") == {field.name for field in fields(PartitionsReport)}
+    assert first_cells("delete and ttl") == {field.name for field in fields(EditReport)}
     assert first_cells("sync") == set(SyncReport((), None).to_dict())
     empty = ComparisonReport("a", "b", (0, 0), 1, 0, 1, (), None, 0.0)
     assert first_cells("compare") == set(empty.to_dict())

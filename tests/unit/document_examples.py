@@ -12,10 +12,13 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from lakeward.api.doctor import Check
 from lakeward.api.snapshots import SnapshotReport
 from lakeward.cassandra.compare import ComparisonReport
+from lakeward.cassandra.counting import CountReport, PartitionsReport
 from lakeward.cassandra.cql import TableName, parse_cql_type
+from lakeward.cassandra.edits import EditReport
 from lakeward.cassandra.export import ExportReport
 from lakeward.cassandra.export_journal import ExportPlan
 from lakeward.cassandra.jobs import AppliedState, Begun, Finished, Job
+from lakeward.cassandra.partitions import PartitionSize
 from lakeward.cassandra.range_files import ReadGroup
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
@@ -198,6 +201,7 @@ _SCHEMA = TableSchema(
     ),
     _UDTS,
 )
+_SIZES = (PartitionSize({"id": "1"}, 5), PartitionSize({"id": "2"}, 1, 9))
 _WRITTEN = WriteReport(
     "shop.orders", WriteStatus.REJECTED, 3, 1, rejected=1, dead_letters="dead", units=2.5, warnings=("w",)
 )
@@ -232,8 +236,12 @@ EXAMPLES: dict[str, Any] = {
     "columns repair": ColumnsRepair("sales.product", {"a b": "a_b"}, ("x",)),
     "compared": ComparisonReport("shop.orders", "copy.orders", (3, 4), 8, 1, 2, ("x",), _RESULT, 1.23456),
     "compared, equal": ComparisonReport("shop.orders", "copy.orders", (3, 3), 8, 0, 1, (), None, 1.0),
+    "counted": CountReport("prod/shop.orders", 9, None, "total > 1", 2, 8, "Murmur3Partitioner", 1.5, 0.25),
     "demo": project.CassandraDemoReport(
         (project.DemoStep("a", "b", True, 1.0),), (project.DemoSample("r", None, "x"),), "to", 0.12345
+    ),
+    "largest partitions": PartitionsReport(
+        "prod/shop.orders", "rows", _SIZES, 6, 2, 8, "Murmur3Partitioner", 1.5, 0.25
     ),
     "demo of the shop": DemoReport(
         RunReport("a", (), 1.25),
@@ -243,6 +251,7 @@ EXAMPLES: dict[str, Any] = {
     ),
     "diff result": _RESULT,
     "discovery": Discovery((_SALES,), (_SALES,), (SkippedFolder("a/b", "odd"),), "c"),
+    "edited": EditReport("prod/shop.orders", "total > 1", 9, 3, None, 1.5, _WRITTEN),
     "export plan": ExportPlan(
         "abc", _MOMENT, {"columns": ["ü"]}, ExportPlan.new({}, [[TokenRange(1, 2), TokenRange(3, 4)], []]).groups
     ),

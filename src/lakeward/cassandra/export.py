@@ -32,6 +32,7 @@ from lakeward.cassandra.read_plan import (
     page_rows,
     partitioner_of,
     ring_ranges,
+    splits_for,
 )
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.snapshots import BLOCK, OWN_COLUMNS, snapshot_struct
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.storage.filesystem import FileSystem
 
-# Ranges for each task that reads, and how much a range of a large table holds.
-_RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
 # Ranges that a task reads into one file: as many as are under way at one time.
 _RANGES_PER_GROUP = 4
 # From this version on the server returns the times of a collection's elements.
@@ -106,7 +105,7 @@ def examine_source(session: Session, address: ClusterAddress, request: ExportReq
     _require_names(read)
     read.prepare(session)
     size = estimated_size(session, request.table, partitioner)
-    splits = request.splits or _splits(parallelism, size[1] if size else 0)
+    splits = request.splits or splits_for(parallelism, size[1] if size else 0)
     ranges = ring_ranges(session, request.table, splits=splits)
     groups = max(len(ranges) // _RANGES_PER_GROUP, min(parallelism, len(ranges)))
     return SourceTable(
@@ -119,10 +118,6 @@ def examine_source(session: Session, address: ClusterAddress, request: ExportReq
         server=server,
         driver=importlib.metadata.version("cassandra-driver"),
     )
-
-
-def _splits(parallelism: int, size: int) -> int:
-    return min(max(_RANGES_PER_TASK * parallelism, size // _RANGE_BYTES), _MOST_RANGES)
 
 
 def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -248,7 +243,7 @@ def export_table(
     job = _Job(spark, config, address, replace(request, to=absolute(request.to)), on_progress)
     with connected(address) as session:
         asked = examine_source(session, address, job.request, job.parallelism)
-    struct = snapshot_struct(asked.schema, asked.read.columns or None, writetime=request.writetime, ttl=request.ttl)
+    struct = snapshot_struct(asked.schema, asked.read.chosen, writetime=request.writetime, ttl=request.ttl)
     require_text(struct, job.request.format)
     ownership = Ownership(job.store, job.root)
     ownership.require_free()

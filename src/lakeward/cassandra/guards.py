@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
-from lakeward.cassandra.jobs import compared_since, is_outdated
+from lakeward.cassandra.jobs import EDITS, compared_since, is_outdated
 from lakeward.cassandra.snapshots import LIVE
 from lakeward.delete_guard import Removal, change_set_refusal
 from lakeward.diffing.stored.changesets import is_same_state, is_surely_same, shown_state
@@ -31,7 +31,8 @@ REESTABLISH = (
     "export"
 )
 _YEAR_10000 = 253_402_300_800_000_000
-SNAPSHOT_TIME, NOW = "snapshot", "now"
+SNAPSHOT_TIME: str = "snapshot"
+NOW: str = "now"
 
 
 def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) -> bool:
@@ -121,8 +122,9 @@ def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force
     """
     if begun is None or begun.id == job_id:
         return []
-    what = f"change set {begun.change_set}" if begun.change_set else f"import of {begun.identity.get('location')}"
-    msg = f"the {what} into {target} was started and not finished"
+    where = begun.identity.get("location")
+    what = f"the change set {begun.change_set}" if begun.change_set else f"the import of {where}"
+    msg = f"{where if begun.kind in EDITS else f'{what} into {target}'} was started and not finished"
     if force:
         return [f"{msg}; left as it is"]
     raise RefusedInputError(msg, hint=f"finish it first, with the command that started it; {_FORCE}")

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from lakeward.diffing.stored.changesets import ChangeSetManifest
 
 IMPORT, APPLY = "import", "apply"
+# Jobs that edit the rows of a table where they are, and lead to no state of another table.
+DELETE, TTL = "delete", "ttl"
+EDITS = (DELETE, TTL)
 _OPEN, _DONE = "open", "done"
 
 
@@ -169,7 +172,8 @@ class JobDecision:
     warnings: tuple[str, ...]
 
 
-LEADS, KEEPS = JobOutcome(), JobOutcome(JobEffect.KEEPS)
+LEADS: JobOutcome = JobOutcome()
+KEEPS: JobOutcome = JobOutcome(JobEffect.KEEPS)
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,14 @@ def apply_outcome(
     return JobOutcome(JobEffect.MIXES, f"{what} was applied to {shown_state(last.identity)}, which it was not made for")
 
 
+def edit_outcome(last: AppliedState | None, job: Job) -> JobOutcome:
+    """Return the effect of an edit of its rows on a table: a copy then no longer has the recorded state."""
+    if last is None:
+        return KEEPS
+    what = str(job.identity.get("location"))
+    return JobOutcome(JobEffect.MIXES, f"{last.unknown}; {what}" if last.unknown is not None else what)
+
+
 def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: JobHistory) -> bool:
     """Whether a change set leads to its state: the target has that state already, or the past of the change set."""
     if last.unknown is not None:
@@ -320,6 +332,9 @@ def state_after(
         dead_letters: where these are.
         table_id: the id of the table that was written.
     """
+    if job.kind in EDITS and last is None:
+        # The table is not a copy of which anything is known.
+        return None
     outcome = _beside(outcome, job, others)
     if outcome.effect is JobEffect.KEEPS and last is not None:
         return None

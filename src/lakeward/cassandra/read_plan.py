@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.cql import CqlType, TableName
     from lakeward.cassandra.schema import CqlColumn, TableSchema
 
+# Ranges for each task that reads, and how much a range of a large table holds.
+_RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
 # Beyond this many times the requested ranges, neighbours are joined although they have different replicas.
 _TOO_MANY = 2
 
@@ -106,6 +108,11 @@ def grouped(ranges: Sequence[TokenRange], groups: int) -> list[tuple[TokenRange,
             found.append(tuple(group))
             group = []
     return [*found, tuple(group)] if group else found
+
+
+def splits_for(parallelism: int, size: int) -> int:
+    """Return into how many ranges the ring is cut for a table of a size in bytes, 0 where that is not known."""
+    return min(max(_RANGES_PER_TASK * parallelism, size // _RANGE_BYTES), _MOST_RANGES)
 
 
 def estimated_size(session: Session, name: TableName, partitioner: Partitioner) -> tuple[int, int] | None:
@@ -207,6 +214,9 @@ class Cell:
 class ReadPlan:
     """A table and what is read from it; ``columns`` are those besides the key, none meaning all of them.
 
+    With ``keys_only`` nothing is read besides the key. ``repeats_statics`` is whether every row has the static values
+    of its partition, as CQL returns them; otherwise they are in a row of their own, as in a snapshot.
+
     ``element_times`` is whether the server returns the times of collections, as Cassandra does from 5.0 on, and
     ``frozen_times`` whether it returns those of frozen ones; otherwise a collection gets the latest time of the other
     values in its row. ``page_rows`` overrides the configured page size.
@@ -215,6 +225,8 @@ class ReadPlan:
     address: ClusterAddress
     schema: TableSchema
     columns: tuple[str, ...] = ()
+    keys_only: bool = False
+    repeats_statics: bool = False
     where: str | None = None
     writetime: bool = False
     ttl: bool = False
@@ -226,7 +238,12 @@ class ReadPlan:
     @property
     def selected(self) -> tuple[CqlColumn, ...]:
         """The columns that are read, keys first."""
-        return snapshot_columns(self.schema, self.columns or None)
+        return snapshot_columns(self.schema, self.chosen)
+
+    @property
+    def chosen(self) -> tuple[str, ...] | None:
+        """The columns that are read besides the key; None: all of them."""
+        return () if self.keys_only else self.columns or None
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -169,11 +169,11 @@ class BatchMaker:
     """Converts the pages of one range, in order, to batches.
 
     Cassandra repeats the static values of a partition in each of its rows. Here they are a separate row, and null in
-    all others: a change of a static value is then one change.
+    all others: a change of a static value is then one change. The plan may ask for them as Cassandra returns them.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
-        self.schema = snapshot_arrow_schema(plan.schema, plan.columns or None, writetime=plan.writetime, ttl=plan.ttl)
+        self.schema = snapshot_arrow_schema(plan.schema, plan.chosen, writetime=plan.writetime, ttl=plan.ttl)
         self._plan, self._cells = plan, plan.cells
         self._makers = [_maker(cell) for cell in self._cells]
         self._statics = [column.name for column in plan.selected if column.kind is ColumnKind.STATIC]
@@ -188,7 +188,8 @@ class BatchMaker:
         self._fill_times(found)
         whole = pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)
         self._require_keys(whole)
-        return self._split(whole) if self._plan.schema.statics else whole
+        is_split = self._plan.schema.statics and not self._plan.repeats_statics
+        return self._split(whole) if is_split else whole
 
     def _require_keys(self, rows: pa.RecordBatch) -> None:
         """Refuse empty keys, which Cassandra allows and the driver returns as null: rows would be lost.

@@ -337,6 +337,7 @@ class BatchReader:
         plan, planner, width = self.plan, self.planner, len(self.plan.keys)
         actions = batch.column(ACTION).to_pylist() if plan.has_actions else repeat(INSERTED)
         changes = batch.column(CHANGES).to_pylist() if plan.has_actions else repeat(None)
+        lasting = None if plan.ttl is None else (plan.ttl or None,) * len(plan.values)
         times = _rows_of(batch, WRITTEN, plan) if plan.has_writetimes else repeat(())
         expiries = _rows_of(batch, EXPIRY, plan) if plan.has_expiries else repeat(())
         whole = zip(zip(*columns, strict=True), actions, changes, times, expiries, strict=False)
@@ -352,7 +353,7 @@ class BatchReader:
             else:
                 # Rows are planned when they are sent: with a budget, that may take minutes for a batch.
                 now = int(time.time()) if plan.has_expiries else 0
-                found = planner.writing(action, changed, keys, values, _filled(written), expiry, now)
+                found = planner.writing(action, changed, keys, values, _filled(written), lasting or expiry, now)
                 self.expired += found is None
             # A change may concern only columns that the target does not have.
             if found:

@@ -108,6 +108,7 @@ class WriteRows:
     columns: the columns to write, each with the expression that yields its values.
     count: how many rows there are, None if unknown.
     writetimes, expiries: the recorded times of every value, or none at all.
+    ttl: the TTL of every value, 0 for values that stay; None: the recorded one.
     action, changes: of a change set: what is done with a row, and which of its columns changed.
     has_static_rows: whether a row without a clustering key is the static part of its partition.
     """
@@ -120,6 +121,7 @@ class WriteRows:
     has_static_rows: bool
     writetimes: Sequence[Column] = ()
     expiries: Sequence[Column] = ()
+    ttl: int | None = None
     action: Column | None = None
     changes: Column | None = None
 
@@ -152,7 +154,7 @@ class WriteJob:
         """
         job, limits = decision.job, limits_of(target.address.settings)
         guards.require_accepted_timestamp(job.timestamp, limits, rows.label)
-        expires = bool(rows.expiries)
+        expires = bool(rows.expiries) or bool(rows.ttl)
         plan = WritePlan(
             address=with_nodes(target.address, target.session),
             target=request.into,
@@ -164,7 +166,8 @@ class WriteJob:
             dead_letters=place_for(rows.frame.sparkSession, config, request.dead_letters, rows.location, job),
             has_actions=rows.action is not None,
             has_writetimes=bool(rows.writetimes),
-            has_expiries=expires,
+            has_expiries=bool(rows.expiries),
+            ttl=rows.ttl,
             is_timed=guards.takes_timestamps(target.session, limits, request.into, request.timestamp, expires=expires),
             has_static_rows=rows.has_static_rows,
         )

@@ -189,7 +189,9 @@ class WritePlan:
     ``has_static_rows`` is whether a row without a clustering key is the static part of its partition.
     ``is_timed`` is false where the server accepts no timestamps from clients.
     ``timestamp`` is that of every cell without a recorded one; ``attempt`` counts the attempts of the job.
-    ``max_rejected`` is for the whole job. Without a ``budget`` everything is done except the writing.
+    ``ttl`` is that of every cell, from the time at which it is written, 0 for one that stays; None: cells have their
+    own expiry times, if ``has_expiries``. ``max_rejected`` is for the whole job. Without a ``budget`` everything is
+    done except the writing.
     """
 
     address: ClusterAddress
@@ -206,6 +208,7 @@ class WritePlan:
     has_actions: bool = False
     has_writetimes: bool = False
     has_expiries: bool = False
+    ttl: int | None = None
     has_static_rows: bool = False
     is_timed: bool = True
 
@@ -225,6 +228,11 @@ class WritePlan:
         return tuple(column for column in self.columns if not column.is_key)
 
     @property
+    def expires(self) -> bool:
+        """Whether statements have a TTL."""
+        return self.has_expiries or self.ttl is not None
+
+    @property
     def columns_at_once(self) -> int | None:
         """The number of values that one statement may have; None: any number."""
-        return self.limits.columns_with_ttl if self.has_expiries else self.limits.columns
+        return self.limits.columns_with_ttl if self.expires else self.limits.columns

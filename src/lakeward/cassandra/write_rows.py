@@ -181,7 +181,7 @@ class RowPlanner:
     def insert(self) -> StatementShape | None:
         """The single statement that inserts any row; None where rows need several or different ones."""
         plan = self._plan
-        is_plain = not (plan.has_actions or plan.has_writetimes or plan.has_expiries or self._statics or self._lists)
+        is_plain = not (plan.has_actions or plan.has_writetimes or plan.expires or self._statics or self._lists)
         pieces = self._plain[False]
         if not is_plain or len(pieces) > 1:
             return None
@@ -194,7 +194,7 @@ class RowPlanner:
         return [tuple(found[at : at + size]) for at in range(0, len(found), size)]
 
     def _shape(self, verb: Verb, keys: tuple[str, ...], places: Iterable[int]) -> StatementShape:
-        expires = self._plan.has_expiries and verb is not Verb.DELETE
+        expires = self._plan.expires and verb is not Verb.DELETE
         return StatementShape(verb, keys, self._names(places), expires, is_timed=self._plan.is_timed)
 
     def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class RowPlanner:
         """Return the statements that insert or change a row; None where all of it has expired."""
         is_new = action == INSERTED
         places = range(len(values)) if is_new else self._changed(changes or ())
-        cells = _Cells(self._plan.timestamp, is_new=is_new)
+        cells = _Cells(self._plan.timestamp, is_new=is_new, ttl=self._plan.ttl or 0)
         for place in places:
             cells.add(place, values[place], times[place] if times else None, expiries[place] if expiries else None, now)
         if is_new and cells.has_expired and not cells.groups:
@@ -316,10 +316,10 @@ class RowPlanner:
 
 
 class _Cells:
-    """The cells of a row by write time and TTL (0: forever)."""
+    """The cells of a row by write time and TTL (0: forever); ``ttl`` is that of a row without cells."""
 
-    def __init__(self, timestamp: int, *, is_new: bool) -> None:
-        self._timestamp, self._is_new = timestamp, is_new
+    def __init__(self, timestamp: int, *, is_new: bool, ttl: int) -> None:
+        self._timestamp, self._is_new, self._ttl = timestamp, is_new, ttl
         self.groups: dict[tuple[int, int], dict[int, Any]] = {}
         self.has_expired = False
 
@@ -336,6 +336,6 @@ class _Cells:
     def marker(self) -> tuple[int, int]:
         """Return the write time and the TTL of the row marker, which lives as long as the last of the cells."""
         if not self.groups:
-            return self._timestamp, 0
+            return self._timestamp, self._ttl
         lives = [ttl for _, ttl in self.groups]
         return min(time for time, _ in self.groups), 0 if 0 in lives else max(lives)

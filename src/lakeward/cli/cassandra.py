@@ -19,6 +19,7 @@ from lakeward.cli.cassandra_options import (
     write_limits,
     writing_options,
 )
+from lakeward.cli.cassandra_rows import count_rows, delete, top_partitions, ttl
 from lakeward.cli.failures import DONE, FAILED
 from lakeward.cli.options import MOST_SHOWN, command, group, span
 from lakeward.cli.output import count, emit, emit_json_line, emit_line, note, warn
@@ -425,12 +426,12 @@ def _lines(report: SyncReport) -> list[str]:
 
 @group("cassandra")
 def cassandra() -> None:
-    """Copy tables of Cassandra and Amazon Keyspaces, and keep the copies current.
+    """Copy tables of Cassandra and Amazon Keyspaces, keep the copies current, and edit rows in bulk.
 
     A table is [CLUSTER/]KEYSPACE.TABLE, where CLUSTER is one of clusters: in lakeward.yaml. Without a configuration:
     --cluster cassandra://127.0.0.1:9042.
     """
 
 
-for _command in (export, import_, diff, apply, sync, compare):
+for _command in (export, import_, diff, apply, sync, compare, count_rows, top_partitions, delete, ttl):
     cassandra.add_command(_command)

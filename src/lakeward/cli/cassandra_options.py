@@ -135,11 +135,12 @@ def show_written(invocation: Invocation, written: WriteReport) -> int:
     """Show what was written, and return the exit code: 3 where rows were rejected."""
     for line in written.warnings:
         warn(line)
-    emit(invocation, written.to_dict(), lambda console: _draw(console, written))
+    emit(invocation, written.to_dict(), lambda console: draw_written(console, written))
     return FAILED if written.rejected else DONE
 
 
-def _draw(console: Console, written: WriteReport) -> None:
+def draw_written(console: Console, written: WriteReport) -> None:
+    """Show what was written, or would be."""
     from lakeward import WriteStatus
 
     if written.status is WriteStatus.NOTHING_TO_DO:

@@ -151,18 +151,25 @@ def _require_lake_table(relation: Any) -> None:
 
 
 def _require_safe(expression: Any) -> None:
+    if (what := unsafe_part(expression)) is not None:
+        raise _outside(what)
+
+
+def unsafe_part(expression: Any) -> str | None:
+    """Return what an analysed expression of the JVM calls besides Spark's own functions; None if nothing."""
     waiting = [expression]
     while waiting:
         found = waiting.pop()
         name = str(found.getClass().getName())
         kind = name.rpartition(".")[2].removesuffix("$")
         if not name.startswith(_FUNCTIONS) or _UNSAFE.fullmatch(kind):
-            raise _outside("the function " + found.prettyName())
+            return f"the function {found.prettyName()}"
         if kind in _LEAVES:
             continue
         if "Xml" in kind and _FILE_OPTION.search(str(found)):
-            raise _outside("a file that is named by an option of " + found.prettyName())
+            return f"a file that is named by an option of {found.prettyName()}"
         waiting += _items(found.children())
+    return None
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

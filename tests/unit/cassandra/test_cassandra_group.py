@@ -24,7 +24,10 @@ from lakeward.errors import ConfigurationError
 
 
 def test_all_commands_exist_and_have_help():
-    assert set(cassandra.commands) == {"export", "import", "diff", "apply", "sync", "compare"}
+    assert set(cassandra.commands) == {
+        *("export", "import", "diff", "apply", "sync", "compare"),
+        *("count", "top-partitions", "delete", "ttl"),
+    }
     result = CliRunner().invoke(cassandra, ["--help"])
     assert result.exit_code == 0
     for command in cassandra.commands.values():

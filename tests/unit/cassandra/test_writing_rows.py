@@ -59,6 +59,22 @@ def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
     assert values == [b"k", b"1", UNSET, UNSET, packed_time(TIME)]
 
 
+def test_a_ttl_holds_for_every_cell_and_for_the_row_itself() -> None:
+    for ttl in (60, 0):
+        planner = RowPlanner(plan_of({**PLAIN, "l": "list<text>"}, ttl=ttl), UNSET)
+        assert planner.insert is None, "the fast path has no TTL"
+        lasting = [ttl or None] * 3
+        whole = shown(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"l"], expiries=lasting))
+        end = [packed_time(TIME), struct.pack(">i", ttl)]
+        assert [(query.split()[0], values) for query, values in whole] == [
+            ("INSERT", [b"k", b"1", b"x", UNSET, *end]),
+            ("UPDATE", [*end, b"l", b"k", b"1"]),
+        ]
+        # A row of nothing but its key ends as well.
+        ((_, values),) = shown(planner.writing(INSERTED, None, [b"k", b"1"], [None] * 3, expiries=lasting))
+        assert values == [b"k", b"1", UNSET, UNSET, *end]
+
+
 def test_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
     ((query, values),) = shown(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
