@@ -287,6 +287,7 @@ class CassandraClient:
         into: str,
         timestamp: str = "snapshot",
         max_delete_share: float = 0.5,
+        csv_columns: Iterable[str] = (),
         dry_run: bool = False,
         force: bool = False,
         ledger: str | None = None,
@@ -302,6 +303,7 @@ class CassandraClient:
             into: the table, ``[CLUSTER/]KEYSPACE.TABLE``.
             timestamp: ``snapshot``: the start of the export that the change set leads to; ``now``; or microseconds.
             max_delete_share: refuse where a larger part of the past's rows would be deleted.
+            csv_columns: columns of a change set that is CSV files without a line of names, in their order.
             dry_run: only estimate what would be written.
             force: apply all of it, whatever is recorded of the table.
             ledger: table of the same cluster that records what was written.
@@ -330,6 +332,7 @@ class CassandraClient:
             dry_run=dry_run,
             force=force,
             max_delete_share=max_delete_share,
+            csv_columns=tuple(csv_columns),
         )
         return apply_change_set(self.spark, self.config, found.address, request, on_progress=self._on_progress)
 

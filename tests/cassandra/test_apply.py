@@ -243,7 +243,7 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     assert stage.cells(writetime=False) == expected
 
 
-@pytest.mark.parametrize("kind", ["json", "csv"])
+@pytest.mark.parametrize("kind", ["json", "csv", "spark-csv"])
 def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(stage: Stage, kind: str) -> None:
     stage.execute(
         "CREATE TABLE $T (id text, created timestamp, day date, at time, price decimal, note text, count bigint, "
@@ -275,15 +275,19 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     else:
         cells = [[row.get(name) for name in names] for row in rows]
         lines = [
-            ",".join(names),
+            *([",".join(names)] if kind == "csv" else []),
             *(",".join("" if cell is None else str(cell) or '""' for cell in row) for row in cells),
         ]
-    file = folder / f"part-00000.{kind}"
+    file = folder / f"part-00000.{kind.removeprefix('spark-')}"
     file.write_text("\n".join(lines) + "\n")
     (folder / "_SUCCESS").touch()
+    own = {"csv_columns": tuple(names)} if kind == "spark-csv" else {}
+    if own:
+        with pytest.raises(RefusedInputError, match="the first line has"):
+            stage.apply(str(folder))
     with pytest.raises(RefusedInputError, match="the time of its changes is not known"):
-        stage.apply(str(folder))
-    written = stage.apply(str(folder), timestamp=str(10**15))
+        stage.apply(str(folder), **own)
+    written = stage.apply(str(folder), timestamp=str(10**15), **own)
     assert (written.status, written.upserted, written.deleted) == (WriteStatus.DONE, 2, 1)
     assert "no manifest" in written.warnings[0]
     found = {
@@ -297,7 +301,7 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     # An invalid time is reported, and not taken for another time.
     file.write_text("\n".join(lines).replace("23:59:59", "24:00:00"))
     with pytest.raises(RefusedInputError, match=r"the column right_at holds '24:00:00\.9+', which is not a time"):
-        stage.apply(str(folder), timestamp=str(10**15 + 1))
+        stage.apply(str(folder), timestamp=str(10**15 + 1), **own)
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])

@@ -16,6 +16,7 @@ from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.conditions import parse_condition, sql_value
 from lakeward.cassandra.cql import TableAddress, TableName
 from lakeward.cassandra.edits import MOST_SECONDS
+from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.snapshots import snapshot_struct
 from lakeward.cassandra.write_job import WriteJob
@@ -135,6 +136,7 @@ def test_a_delete_shows_first_is_guarded_and_spares_later_writes(shop: Shop, mon
     monkeypatch.setattr(WriteJob, "run", late)
     found = shop.client.delete(shop.table, where=where, apply=True)
     assert (found.written.status, found.written.deleted) == (WriteStatus.DONE, 3)
+    assert "2 of 3 deleted rows that were looked for are still there" in found.written.warnings[-1]
     left = {
         (customer, str(day)): total for customer, day, total in shop.rows("customer, day, total") if customer != "big"
     }
@@ -194,6 +196,11 @@ def test_a_delete_that_was_killed_is_finished_by_the_same_call(shop: Shop, monke
     assert ledger.under_way() is not None
     assert shop.client.delete(shop.table, where=where, apply=True).written.status is WriteStatus.NOTHING_TO_DO
     assert ledger.under_way() is None and ledger.last() is None
+
+    ledger.begin(Job("import-1", "import", 8, 5, {"location": "exports/1"}))
+    with pytest.raises(RefusedInputError, match=r"the import of exports/1 into .* was started and not finished"):
+        shop.client.delete(shop.table, where=where)
+    ledger.forget()
 
     # Rows of a copy: what it holds is not known any more, and the record says so.
     shop.execute("INSERT INTO $T (customer, day) VALUES ('eve', '2024-10-04')")

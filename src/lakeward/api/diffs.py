@@ -228,7 +228,7 @@ def diff_snapshots(
 
 
 @takes(past=TEXT, change_sets=TEXTS, to=OPTIONAL_TEXT, keys=TEXTS, schema=OPTIONAL_TEXT, format=OPTIONAL_TEXT)
-@takes(incomplete_ok=FLAG, force=FLAG, config=_CONFIG)
+@takes(incomplete_ok=FLAG, force=FLAG, config=_CONFIG, csv_columns=TEXTS)
 def patch_snapshot(
     past: str,
     change_sets: Sequence[str],
@@ -237,6 +237,7 @@ def patch_snapshot(
     keys: Sequence[str] = (),
     schema: str | None = None,
     format: str | None = None,  # noqa: A002 - the word that the command uses
+    csv_columns: Sequence[str] = (),
     incomplete_ok: bool = False,
     force: bool = False,
     config: str | Path | Config | None = None,
@@ -252,6 +253,7 @@ def patch_snapshot(
         keys: columns that identify a row, for change sets without a manifest.
         schema: columns of the past as DDL or a file, if it consists of JSON or CSV files.
         format: format of the past's files where their names do not show it.
+        csv_columns: columns of change sets that are CSV files without a line of names, in their order.
         incomplete_ok: accept unfinished snapshots and change sets.
         force: apply the change sets even if they were made from something else.
         config: a configuration or its file; files need none.
@@ -268,7 +270,9 @@ def patch_snapshot(
 
     with SideOpener(config, spark=spark, during=during) as sides:
         side = sides.open(past, schema=schema, format=format, incomplete_ok=incomplete_ok)
-        found = _find_change_sets(sides, change_sets, side.frame.schema, tuple(keys), incomplete_ok=incomplete_ok)
+        found = _find_change_sets(
+            sides, change_sets, side.frame.schema, tuple(keys), csv_columns, incomplete_ok=incomplete_ok
+        )
         target = absolute(to).rstrip("/") if to else None
         store = open_filesystem(sides.spark, sides.config, target) if target else None
         with (during or silently)("applying" if target else "checking"):
@@ -276,7 +280,13 @@ def patch_snapshot(
 
 
 def _find_change_sets(
-    sides: SideOpener, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
+    sides: SideOpener,
+    change_sets: Sequence[str],
+    past: StructType,
+    keys: tuple[str, ...],
+    csv_columns: Sequence[str],
+    *,
+    incomplete_ok: bool,
 ) -> list[ChangeSet]:
     """Return the change sets; each has the columns that the one before it results in."""
     from lakeward.diffing.stored.addresses import absolute
@@ -287,7 +297,15 @@ def _find_change_sets(
         last = found[-1].manifest if found else None
         past = last.current_schema if last is not None else past
         found.append(
-            find_change_set(sides.spark, sides.config, location, keys=keys, incomplete_ok=incomplete_ok, past=past)
+            find_change_set(
+                sides.spark,
+                sides.config,
+                location,
+                keys=keys,
+                incomplete_ok=incomplete_ok,
+                past=past,
+                csv_columns=csv_columns,
+            )
         )
     return found
 

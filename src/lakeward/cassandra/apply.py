@@ -63,9 +63,11 @@ class ApplyRequest(WriteRequest):
 
     timestamp: ``snapshot`` means the start of the export that the change set leads to.
     max_delete_share: refuse to delete a larger share of the rows of the past.
+    csv_columns: columns of a change set that is CSV files without a line of names, in their order.
     """
 
     max_delete_share: float = 0.5
+    csv_columns: tuple[str, ...] = ()
 
 
 def apply_change_set(
@@ -132,7 +134,9 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
     if store.exists(f"{folder}/{MANIFEST}"):
         return find_change_set(spark, config, folder)
     # A change set without a manifest names neither the key nor the types; the table does.
-    found = find_change_set(spark, config, folder, keys=target.primary_key, past=text_struct(target))
+    found = find_change_set(
+        spark, config, folder, keys=target.primary_key, past=text_struct(target), csv_columns=request.csv_columns
+    )
     require_no_csv_blobs(target, store.files(folder), found.label)
     return replace(found, frame=typed(found.frame, target, found.options))
 

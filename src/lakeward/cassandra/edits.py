@@ -19,12 +19,14 @@ from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.compare import open_staging_folder
 from lakeward.cassandra.conditions import parse_condition, sql_value
 from lakeward.cassandra.connection import connected
+from lakeward.cassandra.conversion import to_cql
 from lakeward.cassandra.jobs import DELETE, EDITS, TTL, Job, JobDecision, edit_outcome
+from lakeward.cassandra.retry import call_again, rows_of
 from lakeward.cassandra.scans import LiveScan, free_name, read_column, rows_frame, tasks_of, time_before_reading
 from lakeward.cassandra.tables import require_table
 from lakeward.cassandra.write_frames import SourceColumn, matched, unit_count
 from lakeward.cassandra.write_job import WriteJob, WriteRequest, WriteRows, WriteTarget
-from lakeward.cassandra.write_plan import DELETED
+from lakeward.cassandra.write_plan import DELETED, WriteStatus
 from lakeward.delete_guard import DEFAULT_MAX_SHARE, Removal, rows_refusal
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, RefusedInputError
@@ -34,6 +36,7 @@ from lakeward.transforms.columns import column, columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cassandra.cluster import Session
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.cassandra.budget import OnProgress
@@ -148,7 +151,10 @@ def edit_rows(
             # All that matched is written: units of an earlier call were made of other rows.
             forced = replace(request, force=True)
             job = WriteJob.build(target, forced, decision, _rows(request, staged, schema), config)
-            return staged.report(request, job.run(on_progress))
+            written = job.run(on_progress)
+            if written.status is not WriteStatus.DRY_RUN and request.kind == DELETE:
+                written = replace(written, warnings=(*written.warnings, *_survivors(session, schema, staged)))
+            return staged.report(request, written)
 
 
 def _require_editable(schema: TableSchema, request: EditRequest) -> None:
@@ -164,7 +170,29 @@ def _require_no_other_job(target: WriteTarget, request: EditRequest) -> None:
     """Refuse a table with an unfinished import or change set; an edit that was not finished does not matter."""
     begun = target.ledger.under_way()
     if begun is not None and begun.kind not in EDITS:
-        guards.require_none_under_way(begun, _id(request), str(request.into), force=False)
+        msg = guards.unfinished(begun, str(request.into))
+        raise RefusedInputError(msg, hint="finish it first, with the command that started it")
+
+
+# How many deleted rows are looked for again.
+_SAMPLE = 100
+
+
+def _survivors(session: Session, schema: TableSchema, staged: _Staged) -> tuple[str, ...]:
+    """Return a warning if some of the deleted rows are still there: a later timestamp wins, whoever wrote it."""
+    keys = [own for own in schema.columns if own.kind.is_key]
+    where = " AND ".join(f"{own.cql} = ?" for own in keys)
+    query = call_again(lambda: session.prepare(f"SELECT {keys[0].cql} FROM {schema.name.cql} WHERE {where}"))
+    change = [to_cql(own.type, key=True) for own in keys]
+    sample = staged.frame.select(*columns([own.name for own in keys])).limit(_SAMPLE).collect()
+    found = 0
+    for row in [picked.asDict(recursive=True) for picked in sample]:
+        values = [make(row[own.name]) for make, own in zip(change, keys, strict=True)]
+        found += bool(rows_of(session, query, values))
+    if not found:
+        return ()
+    why = "they were written meanwhile, or with times later than this delete, which win"
+    return (f"{found:,} of {len(sample):,} deleted rows that were looked for are still there: {why}",)
 
 
 def _require_allowed(staged: _Staged, request: EditRequest, schema: TableSchema) -> tuple[str, ...]:

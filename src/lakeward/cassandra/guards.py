@@ -122,12 +122,19 @@ def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force
     """
     if begun is None or begun.id == job_id:
         return []
-    where = begun.identity.get("location")
-    what = f"the change set {begun.change_set}" if begun.change_set else f"the import of {where}"
-    msg = f"{where if begun.kind in EDITS else f'{what} into {target}'} was started and not finished"
+    msg = unfinished(begun, target)
     if force:
         return [f"{msg}; left as it is"]
     raise RefusedInputError(msg, hint=f"finish it first, with the command that started it; {_FORCE}")
+
+
+def unfinished(begun: Job, target: str) -> str:
+    """Return the message about a job that was started and not finished."""
+    where = begun.identity.get("location")
+    if begun.kind in EDITS:
+        return f"{where} was started and not finished"
+    what = f"change set {begun.change_set}" if begun.change_set else f"import of {where}"
+    return f"the {what} into {target} was started and not finished"
 
 
 def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:

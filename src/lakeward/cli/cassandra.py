@@ -21,7 +21,7 @@ from lakeward.cli.cassandra_options import (
 )
 from lakeward.cli.cassandra_rows import count_rows, delete, top_partitions, ttl
 from lakeward.cli.failures import DONE, FAILED
-from lakeward.cli.options import MOST_SHOWN, command, group, span
+from lakeward.cli.options import INPUTS, MOST_SHOWN, command, csv_columns_option, group, named_columns, span
 from lakeward.cli.output import count, emit, emit_json_line, emit_line, note, warn
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ def _draw_export(console: Console, exported: ExportReport) -> None:
 @writing_options
 @click.option("--schema", metavar="DDL|FILE", help="Columns of JSON and CSV files that are not an export.")
 @click.option(
-    "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="Format of files that are not an export, if their names do not show it.",
+    "--format", type=click.Choice(INPUTS),
+    help="Format of files that are not an export, if their names do not show it; spark-csv: CSV as Spark writes it, "
+    "without a line of names, its columns in the order of --schema.",
 )  # fmt: skip
 @write_limits
 @tasks_option
@@ -184,6 +185,7 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     "--max-delete-share", type=click.FloatRange(min=0, max=1), default=0.5, show_default=True, metavar="SHARE",
     help="Refuse if a larger share of the past's rows would be deleted, from 1,000 rows on.",
 )  # fmt: skip
+@csv_columns_option
 @write_limits
 @tasks_option
 def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
@@ -199,9 +201,9 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
 
     Exit code 3 means that rows were rejected; they are below --dead-letters with the reasons.
     """
-    limits = limits_from(choices)
+    limits, named = limits_from(choices), named_columns(choices.pop("csv_columns"))
     with open_client(invocation, choices.pop("cluster")) as client:
-        written = client.apply(change_set, limits=limits, **choices)
+        written = client.apply(change_set, limits=limits, csv_columns=named, **choices)
     return show_written(invocation, written)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.options import MOST_SHOWN, command
+from lakeward.cli.options import INPUTS, MOST_SHOWN, command, csv_columns_option, named_columns
 from lakeward.cli.output import add_row, count, emit, lines, note, styled, table
 from lakeward.cli.progress import announcing
 from lakeward.errors import ConfigurationError
@@ -47,11 +47,6 @@ def diff_options(choices: Mapping[str, Any]) -> DiffOptions:
         type_comparators=dict(_comparators(choices["type_comparators"], "--compare-type")),
         evolve=True,
     )
-
-
-def named_columns(text: str | None) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of columns."""
-    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
 def _comparators(texts: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
@@ -145,7 +140,6 @@ def _text(value: str | None) -> str:
 
 _MODES = ("column-by-column", "side-by-side", "left-side", "right-side", "structs")
 _PLANS = ("auto", "join", "hash", "buckets", "iceberg")
-_INPUTS = ("parquet", "orc", "json", "csv")
 # Options that the library's function takes as they are.
 _TAKEN = (
     "to", "format", "max_delete_share", "report", "limit", "plan", "exact", "schema", "past_schema", "current_schema",
@@ -197,9 +191,10 @@ _TAKEN = (
 @click.option("--past-schema", metavar="DDL|FILE", help="The same for the past only.")
 @click.option("--current-schema", metavar="DDL|FILE", help="The same for the current side only.")
 @click.option(
-    "--past-format", type=click.Choice(_INPUTS), help="Format of the past's files, if their names do not show it."
-)
-@click.option("--current-format", type=click.Choice(_INPUTS), help="The same for the current side.")
+    "--past-format", type=click.Choice(INPUTS), help="Format of the past's files, if their names do not show it; "
+    "spark-csv: CSV as Spark writes it, without a line of names, its columns in the order of the schema."
+)  # fmt: skip
+@click.option("--current-format", type=click.Choice(INPUTS), help="The same for the current side.")
 @click.option(
     "--in", "folder", metavar="FOLDER", help="Folder of snapshots that 'latest', 'previous' or a date picks from."
 )
@@ -256,9 +251,11 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     "keys, left_… and right_… columns, as the published recipe writes them.",
 )  # fmt: skip
 @click.option(
-    "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="Format of PAST's files, if their names do not show it.",
+    "--format", type=click.Choice(INPUTS),
+    help="Format of PAST's files, if their names do not show it; spark-csv: CSV as Spark writes it, without a line of "
+    "names, its columns in the order of --schema.",
 )  # fmt: skip
+@csv_columns_option
 @click.option("--schema", metavar="DDL|FILE", help="Columns of PAST, if it consists of JSON or CSV files.")
 @click.option("--incomplete-ok", is_flag=True, help="Accept snapshots and change sets that were not finished.")
 @click.option(
@@ -278,10 +275,12 @@ def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **cho
         raise click.UsageError(msg)
     from lakeward import patch_snapshot
 
-    keys = named_columns(choices["keys"])
+    keys, named = named_columns(choices["keys"]), named_columns(choices["csv_columns"])
     taken = {name: choices[name] for name in ("to", "format", "schema", "incomplete_ok", "force")}
     with announcing(invocation) as during:
-        applied = patch_snapshot(past, change_sets, keys=keys, config=invocation.config, during=during, **taken)
+        applied = patch_snapshot(
+            past, change_sets, keys=keys, csv_columns=named, config=invocation.config, during=during, **taken
+        )
     emit(invocation, applied.to_dict(), lambda console: _draw_applied(console, applied))
 
 

@@ -167,6 +167,24 @@ def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[
     return decorate
 
 
+# Formats of files that commands read.
+INPUTS = ("parquet", "orc", "json", "csv", "spark-csv")
+
+
+def named_columns(text: str | None) -> tuple[str, ...]:
+    """Return the names in a comma-separated list of columns."""
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def csv_columns_option(function: Any) -> Any:
+    """Add ``--csv-columns``."""
+    return click.option(
+        "--csv-columns", metavar="COLUMN,…",
+        help="Columns of change sets that are CSV files without a line of names, as Spark writes them, in their order: "
+        "diff,id,left_name,right_name.",
+    )(function)  # fmt: skip
+
+
 def command(name: str, *, outputs: tuple[str, ...] = ("text", "json"), **settings: Any) -> Callable[[Any], Any]:
     """Make a function a command with the global options; its first argument is the invocation."""
 

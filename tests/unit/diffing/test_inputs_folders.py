@@ -199,3 +199,58 @@ def test_nothing_is_written_into_a_snapshot():
     for to in ("/exports/monday", "/exports/monday/", "/exports/monday/changes", "s3://bucket/exports/tuesday"):
         with pytest.raises(RefusedInputError, match="which could no longer be read"):
             require_outside(to, ["/exports/monday", "s3://bucket/exports/tuesday/"])
+
+
+# Where the published recipe has put snapshots and change sets, in the order of its versions.
+
+
+def test_snapshots_and_change_sets_of_a_day_are_told_apart():
+    found = listing(
+        "2023-08-01/full-snapshot/_SUCCESS",
+        "2023-08-02/full-snapshot/_SUCCESS",
+        "2023-08-02/incremental-snapshot/_SUCCESS",
+        "2023-08-02/patched/_SUCCESS",
+        "2023-08-03/full-snapshot/part-0.json",
+    )
+    assert choose(found, "latest") == "2023-08-02/full-snapshot"
+    assert choose(found, "previous") == "2023-08-01/full-snapshot"
+    assert choose(found, "2023-08-01") == "2023-08-01/full-snapshot"
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(found, incomplete_ok=False)
+    assert "2023-08-02/full-snapshot" in str(refused.value.hint)
+    day = Listing("/data/2023-08-02", dict.fromkeys(("full-snapshot/_SUCCESS", "incremental-snapshot/_SUCCESS"), 0))
+    for is_change_set, name in ((True, "incremental-snapshot"), (False, "full-snapshot")):
+        with pytest.raises(RefusedInputError, match="holds 2 complete") as refused:
+            require_one(day, incomplete_ok=False, is_change_set=is_change_set)
+        assert str(refused.value.hint).startswith(f"/data/2023-08-02/{name}")
+
+
+def test_snapshots_are_named_by_their_time():
+    found = listing(
+        "shop/orders/snapshot/2023-10-25T14:09:00Z/_SUCCESS",
+        "shop/orders/snapshot/2023-10-25T19:57:00Z/_SUCCESS",
+        "shop/orders/snapshot/2023-10-26T19:57:00Z/part-0.json",
+    )
+    assert choose(found, "latest") == "shop/orders/snapshot/2023-10-25T19:57:00Z"
+    assert choose(found, "2023-10-25T14:09") == "shop/orders/snapshot/2023-10-25T14:09:00Z"
+    with pytest.raises(RefusedInputError, match="several things"):
+        choose(listing("a/b/snapshot/2023-10-25T14:09:00Z/_SUCCESS", "a/c/snapshot/2023-10-25/_SUCCESS"), "latest")
+
+
+@pytest.mark.parametrize(
+    ("location", "is_refused"),
+    [
+        ("/data/2023-08-02/full-snapshot", True),
+        ("/data/2023-08-02/incremental-snapshot", True),
+        ("/data/2023-08-02", False),
+        ("/data/snapshot/2023-10-25T14:09:00Z", True),
+        ("/data/2023-10-25T14:09", True),
+    ],
+)
+def test_one_without_success_is_unfinished_where_only_snapshots_have_such_names(location, is_refused):
+    found = Listing(location, {"part-0.json": 1})
+    if is_refused:
+        with pytest.raises(RefusedInputError, match="is the name of a snapshot's folder"):
+            require_one(found, incomplete_ok=False)
+    else:
+        require_one(found, incomplete_ok=False)

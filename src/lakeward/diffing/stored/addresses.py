@@ -78,7 +78,17 @@ def parse_address(text: str, root: str | None = None) -> Address:
 
 def is_choice(word: str) -> bool:
     """Whether a word selects a snapshot, and is not the name of a folder."""
-    return word in (LATEST, PREVIOUS) or bool(_DAY.fullmatch(word) or _TIME.fullmatch(word))
+    return word in (LATEST, PREVIOUS) or is_moment(word)
+
+
+def is_moment(word: str) -> bool:
+    """Whether a word is a day or a time."""
+    return is_day(word) or _TIME.fullmatch(word) is not None
+
+
+def is_day(word: str) -> bool:
+    """Whether a word is a day."""
+    return _DAY.fullmatch(word) is not None
 
 
 def span_of(word: str) -> tuple[datetime, datetime]:

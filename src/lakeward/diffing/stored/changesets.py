@@ -44,7 +44,7 @@ from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import is_exact
 from lakeward.diffing.frames.refusals import input_errors
-from lakeward.diffing.stored.files import PlainFiles, format_of_name
+from lakeward.diffing.stored.files import SPARK_CSV, PlainFiles, format_of_name
 from lakeward.diffing.stored.folders import Listing, require_one
 from lakeward.diffing.stored.rows import read_rows
 from lakeward.documents import Document
@@ -54,6 +54,7 @@ from lakeward.storage.filesystem import for_reading, open_filesystem, read_parqu
 from lakeward.storage.publish import not_as_written
 from lakeward.storage.sets import file_list, sizes_of
 from lakeward.text import json_object, refusing_damage
+from lakeward.transforms.columns import columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -224,8 +225,11 @@ def read_recipe(
     keys: Sequence[str],
     options: DiffOptions,
     past: T.StructType | None,
+    csv_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Read the rows of a change set without a manifest; ``past`` has the types for JSON and CSV.
+
+    ``csv_columns`` are the columns of CSV files without a line of names, in their order.
 
     Raises:
         RefusedInputError: its files are of several formats or of one that cannot be read, or have other columns.
@@ -238,12 +242,33 @@ def read_recipe(
         msg = f"{folder}: files of a change set without {MANIFEST} must be all {' or all '.join(known)}; found: {found}"
         raise RefusedInputError(msg, hint="write it as Parquet")
     kind = kinds.pop()
+    if csv_columns and kind != "csv":
+        msg = f"{folder} is {kind}, whose columns have names"
+        raise RefusedInputError(msg, hint="leave out --csv-columns")
     if kind == "parquet" or past is None:
         return read_parquet(spark, store, folder, paths)
     struct = _expected(past, keys, options)
     if kind == "json":
         _require_known(spark, store, listing, struct)
-    return PlainFiles(store, folder, listing.data, str(kind)).read_as(spark, struct)
+    if csv_columns:
+        fields = _in_order(folder, struct, csv_columns)
+        return PlainFiles(store, folder, listing.data, SPARK_CSV).read_as(spark, fields).select(*columns(struct.names))
+    try:
+        return PlainFiles(store, folder, listing.data, str(kind)).read_as(spark, struct)
+    except RefusedInputError as error:
+        if kind != "csv":
+            raise
+        names = ",".join(struct.names)
+        hint = f"if the files have no line of names, as Spark writes them: --csv-columns {names}   (in their order)"
+        raise RefusedInputError(error.message, hint=hint) from error
+
+
+def _in_order(folder: str, struct: T.StructType, names: Sequence[str]) -> T.StructType:
+    """Return the columns in the order of the files."""
+    if sorted(names) != sorted(struct.names):
+        msg = f"--csv-columns names {', '.join(names)}, but a change set of this table has {', '.join(struct.names)}"
+        raise RefusedInputError(msg, hint=f"name all columns of the files in {folder}, in their order, each once")
+    return T.StructType([struct[name] for name in names])
 
 
 def _expected(past: T.StructType, keys: Sequence[str], options: DiffOptions) -> T.StructType:
@@ -299,12 +324,14 @@ def find_change_set(
     options: DiffOptions | None = None,
     incomplete_ok: bool | None = None,
     past: StructType | None = None,
+    csv_columns: Sequence[str] = (),
 ) -> ChangeSet:
     """Return the change set in a folder, after checking its files against its manifest.
 
     Without a manifest, the published recipe is assumed to have written it: files with ``diff``, the keys, and
     ``left_…`` and ``right_…`` for each other column. ``keys`` is then required, and ``options`` if they are not the
-    defaults. Such files are Parquet or, with the columns of the ``past``, JSON or CSV.
+    defaults. Such files are Parquet or, with the columns of the ``past``, JSON or CSV; ``csv_columns`` are the columns
+    of CSV files without a line of names.
 
     Raises:
         RefusedInputError: there is none, or several, or it is unfinished or damaged.
@@ -321,7 +348,8 @@ def find_change_set(
         if not listing.has(MANIFEST):
             own = options or DiffOptions()
             _require_keys(folder, keys)
-            return ChangeSet(folder, read_recipe(spark, store, listing, keys, own, past), None, tuple(keys), own)
+            rows = read_recipe(spark, store, listing, keys, own, past, csv_columns)
+            return ChangeSet(folder, rows, None, tuple(keys), own)
         return _by_manifest(spark, store, listing, keys)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.frames.refusals import input_errors
 from lakeward.diffing.stored.rows import OPTIONS as CSV_OPTIONS
-from lakeward.diffing.stored.rows import read_csv
+from lakeward.diffing.stored.rows import SPARK_OPTIONS, read_csv, read_spark_csv
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.spark.workspace import session_settings
 from lakeward.storage.filesystem import for_reading
@@ -36,12 +36,15 @@ _SUFFIXES = {
 }  # fmt: skip
 _PACKED = {"gz", "gzip", "bz2", "zst", "zstd", "snappy", "lz4", "deflate", "xz"}
 SELF_DESCRIBING = ("parquet", "orc")
+# Never recognised by the names of files: a line of names would be taken for a row.
+SPARK_CSV = "spark-csv"
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
     # Tasks read every footer first: this finds damaged files, and columns that only some files have.
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
     "json": {"mode": "FAILFAST"},
     "csv": CSV_OPTIONS,
+    SPARK_CSV: SPARK_OPTIONS,
 }
 _UNTYPED_FOLDERS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
@@ -70,11 +73,13 @@ class PlainFiles:
 
     def read_as(self, spark: SparkSession, struct: T.StructType | None) -> DataFrame:
         """Read the rows as :meth:`read` does, with a parsed schema; JSON and CSV need one."""
-        reader = spark.read.format(self.format)
+        reader = spark.read.format("csv" if self.format == SPARK_CSV else self.format)
         for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
             reader = reader.option(name, value)
         path = for_reading(self.store.for_spark(self.location))
         with input_errors(self.location), session_settings(spark, _UNTYPED_FOLDERS):
+            if self.format == SPARK_CSV and struct is not None:
+                return read_spark_csv(reader, path, struct, sorted(self._folders))
             if self.format == "csv" and struct is not None:
                 return read_csv(reader, path, self._first(), struct, sorted(self._folders), self.location)
             if self.format not in SELF_DESCRIBING and struct is not None:
@@ -113,7 +118,7 @@ def plain_files(store: FileSystem, location: str, sizes: Mapping[str, int], form
     _require_partitions(location, sizes)
     chosen = format or _format_of(location, sizes)
     # An empty file has no footer or first line either, and Spark would ignore it.
-    if chosen != "json" and (empty := sorted(path for path, size in sizes.items() if not size)):
+    if chosen not in ("json", SPARK_CSV) and (empty := sorted(path for path, size in sizes.items() if not size)):
         name = f"{location}/{empty[0]}".rstrip("/")
         msg = f"{name} is empty and thus not a {chosen} file: its writing was interrupted"
         raise RefusedInputError(msg, hint="write the snapshot again")

@@ -9,9 +9,13 @@ except ``_name=value``):
 2. ``_manifest.json`` in it: a snapshot by Lakeward, complete if ``_SUCCESS`` is there too and every file that the
    manifest lists has its size.
 3. ``_SUCCESS`` in it: what one Spark job wrote. Folders below it are its partitions, whatever their names.
-4. Neither. If it, or a folder below it, is named like a snapshot (``version=…``, ``year=…`` to ``minute=…``), or Spark
-   has left its ``_temporary`` there or a writer of Lakeward its claim, it is an unfinished or partial snapshot and
-   refused. Otherwise it is a folder of plain files, whose folders below (``dept=…``) are partitions.
+4. Neither. If it, or a folder below it, is named like a snapshot (``version=…``, ``year=…`` to ``minute=…``, a time in
+   UTC such as ``2023-10-25T14:09:00Z``, ``full-snapshot``, ``incremental-snapshot``), or Spark has left its
+   ``_temporary`` there or a writer of Lakeward its claim, it is an unfinished or partial snapshot and refused.
+   Otherwise it is a folder of plain files, whose folders below (``dept=…``) are partitions.
+
+The published recipe has put snapshots into three layouts: ``DAY/full-snapshot``, ``snapshot/TIME`` and
+``snapshot/year=…/…/minute=…``.
 
 ``incomplete_ok`` accepts the folder as it is where rules 2 and 4 would refuse it; rule 1 still holds. None refuses as
 False does, but no hint names the option: the command does not have it.
@@ -24,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakeward.diffing.stored.addresses import LATEST, PREVIOUS, span_of
+from lakeward.diffing.stored.addresses import LATEST, PREVIOUS, is_day, is_moment, span_of
 from lakeward.errors import RefusedInputError
 from lakeward.storage.claims import MANIFEST, SUCCESS, is_claim
 from lakeward.text import listed
@@ -37,8 +41,10 @@ _UNFINISHED = "_temporary"
 # Folders in which table formats record which of the files beside them are valid.
 _TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _SHOWN = 20
-# Folder of change sets beside that of snapshots, in the layout of the published recipe.
+# Folder of change sets beside that of snapshots, in the layout of the published recipe, and in its first layout the
+# folders of the snapshot and of the change set of a day.
 INCREMENTAL = "incremental"
+FULL, _OF_DAY = "full-snapshot", "incremental-snapshot"
 _UNITS = ("year", "month", "day", "hour", "minute")
 
 
@@ -115,9 +121,9 @@ def choose(listing: Listing, word: str) -> str:
     Raises:
         RefusedInputError: there is none, or not exactly one.
     """
-    complete = [path for path in listing.complete if path and INCREMENTAL not in path.split("/")]
+    complete = [path for path in listing.complete if path and not _is_of_change_set(path)]
     # The result of a patch may be beside them and has no time in its name.
-    below = [path for path in complete if any(map(_SNAPSHOT_NAME.fullmatch, path.split("/")))] or complete
+    below = [path for path in complete if _is_dated(path)] or complete
     if not below:
         msg = f"{listing.location} holds no complete snapshot, so {word!r} names none"
         raise RefusedInputError(msg, hint="a snapshot is complete once it has a _SUCCESS")
@@ -137,6 +143,22 @@ def choose(listing: Listing, word: str) -> str:
     return found[0]
 
 
+def _is_of_change_set(path: str) -> bool:
+    """Whether a path is that of a change set, in a layout of the published recipe."""
+    return not {INCREMENTAL, _OF_DAY}.isdisjoint(path.split("/"))
+
+
+def _is_dated(path: str) -> bool:
+    """Whether the names of a snapshot's folders, down to its own, contain its time."""
+    parts = path.split("/")
+    own = parts[:-1] if parts[-1] == FULL else parts
+    return any(map(_SNAPSHOT_NAME.fullmatch, parts)) or any(map(is_moment, own[-1:]))
+
+
+def _is_of_time(name: str) -> bool:
+    return _SNAPSHOT_NAME.fullmatch(name) is not None or is_moment(name)
+
+
 def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
     """Refuse to choose among snapshots of several tables."""
     if len(prefixes := {_prefix(path) for path in paths}) > 1:
@@ -150,7 +172,7 @@ def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
 def _prefix(path: str) -> str:
     """Return the part of a path before the folders that name the snapshot."""
     parts = path.split("/")
-    first = next((number for number, part in enumerate(parts) if _SNAPSHOT_NAME.fullmatch(part)), len(parts) - 1)
+    first = next((number for number, part in enumerate(parts) if _is_of_time(part)), len(parts) - 1)
     return "/".join(parts[:first])
 
 
@@ -162,6 +184,8 @@ def _moment(listing: Listing, path: str) -> datetime:
     try:
         if "version" in found:
             return _version_time(found["version"])
+        if not found and (named := next(filter(is_moment, path.split("/")), None)) is not None:
+            return span_of(named)[0]
         return datetime(*[int(found.get(unit, 1 if unit in ("month", "day") else 0)) for unit in _UNITS], tzinfo=UTC)  # type: ignore[arg-type,misc]
     except ValueError as error:
         msg = f"the time of {path} in {listing.location} cannot be read from its name: {error}"
@@ -175,15 +199,20 @@ def _version_time(label: str) -> datetime:
 
 def _unfinished(listing: Listing) -> str | None:
     own = listing.location.rstrip("/").rpartition("/")[2]
-    if _SNAPSHOT_NAME.fullmatch(own):
+    if _is_own_name(own):
         return f"{own} is the name of a snapshot's folder"
     if any(is_claim(path) for path in listing.files):
         return "the mark of a writer that has not finished is there"
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
     if _UNFINISHED in folders:
         return f"Spark has left its {_UNFINISHED} folder there"
-    named = min((folder for folder in folders if _SNAPSHOT_NAME.fullmatch(folder)), default=None)
+    named = min((folder for folder in folders if _is_own_name(folder)), default=None)
     return f"{named} below it is the name of a snapshot's folder" if named else None
+
+
+def _is_own_name(name: str) -> bool:
+    """Whether only a snapshot or a change set has this name; a day is also that of other folders."""
+    return name in (FULL, _OF_DAY) or (_is_of_time(name) and not is_day(name))
 
 
 def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputError:
@@ -199,7 +228,7 @@ def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputErro
 
 def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str:
     """Return a hint with a folder that would be accepted."""
-    fitting = [path for path in complete if (INCREMENTAL in f"{listing.location}/{path}".split("/")) is is_change_set]
+    fitting = [path for path in complete if _is_of_change_set(f"{listing.location}/{path}") is is_change_set]
     if not fitting and is_change_set:
         return "lakeward diff PAST CURRENT --to PATH   (makes a change set)"
     if not fitting:

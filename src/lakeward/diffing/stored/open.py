@@ -11,7 +11,7 @@ from lakeward.diffing.frames.refusals import input_errors
 from lakeward.diffing.stored.addresses import AddressKind, FoundSet, IcebergState, Side, parse_address, snapshot_number
 from lakeward.diffing.stored.changesets import KIND as CHANGE_SET
 from lakeward.diffing.stored.files import SELF_DESCRIBING, parse_type, plain_files
-from lakeward.diffing.stored.folders import Listing, choose, or_as_it_is, require_one
+from lakeward.diffing.stored.folders import FULL, Listing, choose, or_as_it_is, require_one
 from lakeward.diffing.stored.rows import TEXT_FORMATS, read_text_rows
 from lakeward.errors import ConfigurationError, DataError, RefusedInputError
 from lakeward.iceberg.define import LAYOUT_PROPERTY
@@ -227,7 +227,9 @@ def _chosen(store: FileSystem, location: str, word: str) -> str:
     """Return the snapshot that a word such as ``latest`` selects, or a folder of that name if there is one."""
     literal = f"{location.rstrip('/')}/{word}"
     if store.exists(literal):
-        return literal
+        # The recipe's first layout: beside the snapshot of a day is the change set that leads to it.
+        whole = f"{literal}/{FULL}"
+        return whole if store.exists(f"{whole}/{SUCCESS}") else literal
     if not store.exists(location):
         raise _nothing(location)
     return f"{location.rstrip('/')}/{choose(Listing(location, store.files(location)), word)}"

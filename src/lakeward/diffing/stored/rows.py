@@ -180,6 +180,37 @@ OPTIONS = {
     "emptyValue": EMPTY_TEXT,
 }
 _SHOWN_LENGTH = 100
+_NAMES_HINT = (
+    "the first line must name the columns of --schema, in any order; if Spark wrote the files, without such a line: "
+    "--past-format spark-csv, --current-format spark-csv"
+)
+# CSV as Spark writes it unless it is told otherwise: no line of names, quotes and backslashes inside quotes escaped by
+# a backslash, an empty field for null and ``""`` for an empty text.
+SPARK_OPTIONS = {
+    "mode": "FAILFAST",
+    "header": "false",
+    "escape": "\\",
+    "unescapedQuoteHandling": "RAISE_ERROR",
+    "multiLine": "true",
+    "emptyValue": EMPTY_TEXT,
+    # Rows with too few or too many fields are found only if all of them are read.
+    "columnPruning": "false",
+}
+
+
+def read_spark_csv(reader: DataFrameReader, path: str, struct: T.StructType, folders: Sequence[str]) -> DataFrame:
+    """Read files without names: the columns are those of a schema, in its order, then the partition columns.
+
+    ``reader`` has :data:`SPARK_OPTIONS`, ``folders`` are the partition columns.
+
+    Raises:
+        ConfigurationError: the schema has nested columns.
+    """
+    _require_flat(struct)
+    names = [field.name for field in struct if field.name not in folders]
+    texts = [T.StructField(name, T.StringType()) for name in (*names, *_declared(folders, struct))]
+    rows = reader.schema(T.StructType(texts)).load(path)
+    return rows.select(*[_typed(field) for field in struct], *_others(rows, struct))
 
 
 def read_csv(
@@ -193,18 +224,28 @@ def read_csv(
         ConfigurationError: the schema has nested columns.
         RefusedInputError: the first line has other names than the schema.
     """
+    _require_flat(struct)
+    names = reader.load(first).columns
+    _require_names(names, [field.name for field in struct if field.name not in folders], label)
+    texts = [T.StructField(name, T.StringType()) for name in (*names, *_declared(folders, struct))]
+    rows = reader.schema(T.StructType(texts)).load(path)
+    return rows.select(*[_typed(field) for field in struct], *_others(rows, struct))
+
+
+def _declared(folders: Sequence[str], struct: T.StructType) -> list[str]:
+    """Return the partition columns that the schema has."""
+    return [folder for folder in folders if folder in struct.names]
+
+
+def _others(rows: DataFrame, struct: T.StructType) -> list[Column]:
+    """Return the partition columns that the schema does not have."""
+    return [column(name) for name in rows.columns if name not in struct.names]
+
+
+def _require_flat(struct: T.StructType) -> None:
     if nested := [f"{field.name} {field.dataType.simpleString()}" for field in struct if not _is_flat(field.dataType)]:
         msg = f"CSV cannot hold nested values: {', '.join(nested)}"
         raise ConfigurationError(msg, hint="declare such a column as string: it is then compared as text")
-    names = reader.load(first).columns
-    _require_names(names, [field.name for field in struct if field.name not in folders], label)
-    texts = [
-        T.StructField(name, T.StringType())
-        for name in (*names, *(folder for folder in folders if folder in struct.names))
-    ]
-    rows = reader.schema(T.StructType(texts)).load(path)
-    others = [column(name) for name in rows.columns if name not in struct.names]
-    return rows.select(*[_typed(field) for field in struct], *others)
 
 
 def _is_flat(data_type: T.DataType) -> bool:
@@ -214,7 +255,7 @@ def _is_flat(data_type: T.DataType) -> bool:
 def _require_names(found: Sequence[str], expected: Sequence[str], label: str) -> None:
     if sorted(found) != sorted(expected):
         msg = f"{label}: the first line has {', '.join(found) or 'nothing'}, the schema has {', '.join(expected)}"
-        raise RefusedInputError(msg, hint="the first line must name the columns of --schema, in any order")
+        raise RefusedInputError(msg, hint=_NAMES_HINT)
 
 
 def _typed(field: T.StructField) -> Column:
