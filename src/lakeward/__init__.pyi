@@ -142,6 +142,7 @@ from lakeward.mirror.op.changelog import LoadDecision as LoadDecision
 from lakeward.mirror.op.check import RowChanges as RowChanges
 from lakeward.mirror.op.context import RunOptions as RunOptions
 from lakeward.mirror.op.report import (
+    Marked as Marked,
     OpReport as OpReport,
     Outcome as Outcome,
     RowCounts as RowCounts,
@@ -151,7 +152,8 @@ from lakeward.mirror.op.report import (
 )
 from lakeward.mirror.op.steps import Step as Step
 from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as QuarantineReport
-from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
+from lakeward.mirror.reset import ResetPlan as ResetPlan, TableReset as TableReset
+from lakeward.mirror.undo import ConcernedOp as ConcernedOp, UndoPlan as UndoPlan, Undone as Undone
 from lakeward.model import OpKind as OpKind, TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
 from lakeward.runner.declaring import TakenProposal as TakenProposal, WrittenProposals as WrittenProposals
@@ -166,6 +168,13 @@ from lakeward.runner.status import (
 )
 from lakeward.runner.tables import Discovery as Discovery, KnownTable as KnownTable
 from lakeward.runner.proposals import PartitionCandidate as PartitionCandidate, Proposal as Proposal
+from lakeward.runner.removing import (
+    RemovalPlan as RemovalPlan,
+    StoredTable as StoredTable,
+    StoredVersion as StoredVersion,
+    TableRemoval as TableRemoval,
+)
+from lakeward.runner.renaming import RenamePlan as RenamePlan
 from lakeward.runner.validation import Finding as Finding, Severity as Severity
 from lakeward.runner.walkthrough import ImportOutcome as ImportOutcome, ImportedTable as ImportedTable
 from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher

@@ -59,12 +59,15 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import RunReport, TablePlan
     from lakeward.mirror.op.steps import Step
     from lakeward.mirror.quarantine import BadRow, QuarantineReport
+    from lakeward.mirror.reset import ResetPlan, TableReset
     from lakeward.mirror.undo import Undone, UndoPlan
     from lakeward.runner.declaring import TakenProposal, WrittenProposals
     from lakeward.runner.history import RunDetail, RunSummary
     from lakeward.runner.metrics import Metrics
     from lakeward.runner.observers import Observer
     from lakeward.runner.proposals import Proposal
+    from lakeward.runner.removing import RemovalPlan, TableRemoval
+    from lakeward.runner.renaming import RenamePlan
     from lakeward.runner.status import TableStatus
     from lakeward.runner.validation import Finding
     from lakeward.runner.walkthrough import ImportedTable
@@ -325,6 +328,68 @@ class Lakeward:
             ConflictError: another writer holds the table or committed first.
         """
         return self._registry.repair_columns(name, dry_run=dry_run)
+
+    @takes(name=TEXT, drop_data=FLAG)
+    def remove_table(self, name: str, *, drop_data: bool = False) -> TableRemoval:
+        """Remove a table from the registry and from ``lakeward.yaml``, with ``drop_data`` all that is kept of it too.
+
+        Landing stays as it is: discovery registers the table again, as inactive, while its folder is there. This lake
+        keeps the settings that it was opened with. An interrupted call is completed by the same call.
+
+        Args:
+            name: the table as ``schema.table``; with ``drop_data`` also one that is no longer registered.
+            drop_data: remove mirror, changelog, history, tags and published files, except for files of others.
+
+        Raises:
+            ConfigurationError: there is no such table, or its lines in the file cannot be removed.
+            ConflictError: another writer holds the table, or another program changed the file meanwhile.
+        """
+        from lakeward.runner.removing import remove_table
+
+        return remove_table(self._opened.workbench(), TableId.parse(name), drop_data=drop_data)
+
+    @takes(name=TEXT, drop_data=FLAG)
+    def plan_remove_table(self, name: str, *, drop_data: bool = False) -> RemovalPlan:
+        """Return what a removal would do; nothing is changed.
+
+        Args:
+            name: as for ``remove_table``.
+            drop_data: as for ``remove_table``.
+        """
+        from lakeward.runner.removing import plan_removal
+
+        return plan_removal(self._opened.workbench(), TableId.parse(name), drop_data=drop_data)
+
+    @takes(name=TEXT, to=TEXT)
+    def rename_table(self, name: str, to: str) -> RenamePlan:
+        """Rename a table with its mirror, changelog, history, settings and runs; return what was done.
+
+        It is read from the same folder as before. An interrupted call is completed by the same call, and no op is done
+        in between.
+
+        Args:
+            name: the table as ``schema.table``.
+            to: its new name.
+
+        Raises:
+            ConfigurationError: there is no such table, the name is taken, or the catalog cannot rename tables.
+            ConflictError: another writer holds the table, or another program changed the file meanwhile.
+        """
+        from lakeward.runner.renaming import rename
+
+        return rename(self._opened.workbench(), TableId.parse(name), TableId.parse(to))
+
+    @takes(name=TEXT, to=TEXT)
+    def plan_rename_table(self, name: str, to: str) -> RenamePlan:
+        """Return what a renaming would do; nothing is changed.
+
+        Args:
+            name: as for ``rename_table``.
+            to: as for ``rename_table``.
+        """
+        from lakeward.runner.renaming import plan_renaming
+
+        return plan_renaming(self._opened.workbench(), TableId.parse(name), TableId.parse(to))
 
     @takes(dynamodb=TEXT, region=OPTIONAL_TEXT, endpoint=OPTIONAL_TEXT, dry_run=FLAG)
     def import_walkthrough(
@@ -632,6 +697,38 @@ class Lakeward:
         from lakeward.api.operations import plan_undo, undo_request
 
         return plan_undo(self._opened, name, undo_request(self._opened, to_op, to_time, skip_files), finish=finish)
+
+    @takes(name=TEXT, newest_op=OPTIONAL_WHOLE)
+    def reset_table(self, name: str, *, newest_op: int | None = None) -> TableReset:
+        """Read everything in a table's landing folder again and publish the result in one step; it is an op.
+
+        Readers keep the former state until then, and it stays tagged for ``undo_window``. Decisions on load files and
+        fenced files are kept, decisions on single rows are not.
+
+        Args:
+            name: the table as ``schema.table``.
+            newest_op: refuse when the table's newest op is another one, as the plan is then out of date.
+
+        Raises:
+            ConfigurationError: nothing was read yet, or something must be decided or finished first.
+            DataError: landing lacks files that the table was made from, or they cannot be read; nothing was changed.
+            ConflictError: another writer holds the table or committed first.
+        """
+        from lakeward.api.operations import reset_table
+
+        return reset_table(self._opened, name, newest_op)
+
+    @takes(name=TEXT, finish=FLAG)
+    def plan_reset_table(self, name: str, *, finish: bool = False) -> ResetPlan:
+        """Return what a reset would read and what it would not keep; nothing is written.
+
+        Args:
+            name: the table as ``schema.table``.
+            finish: first finish an op that a crash interrupted, as the reset itself would.
+        """
+        from lakeward.api.operations import plan_reset
+
+        return plan_reset(self._opened, name, finish=finish)
 
     @former_spellings(plan="plan_erasure", resume="resume_erasure")
     @takes(name=TEXT, keys=MAPPINGS, reason=TEXT, landing=FLAG, moves=OPTIONAL_TEXT)

@@ -96,6 +96,7 @@ class OpKind(StrEnum):
     UNDO = "undo"
     REPAIR = "repair"
     ERASE = "erase"
+    RESET = "reset"
 
 
 class Disposition(StrEnum):

@@ -44,15 +44,18 @@ from lakeward.mirror.maintenance import MaintenanceRecord, MaintenanceReport, Ta
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision, OpRecord
 from lakeward.mirror.op.check import RowChanges
 from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
-from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.op.report import Marked, OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.mirror.quarantine import BadRow, QuarantineReport
-from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
+from lakeward.mirror.reset import ResetPlan, TableReset
+from lakeward.mirror.undo import ConcernedOp, Undone, UndoPlan
 from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress, TableId
 from lakeward.runner.declaring import TakenProposal, WrittenProposals
 from lakeward.runner.freshness import Freshness, FreshnessVerdict
 from lakeward.runner.history import RunDetail, RunSummary
 from lakeward.runner.notify import Notice, TableNotice
 from lakeward.runner.proposals import PartitionCandidate, Proposal
+from lakeward.runner.removing import RemovalPlan, StoredTable, StoredVersion, TableRemoval
+from lakeward.runner.renaming import RenamePlan
 from lakeward.runner.status import StatusTotals, TableStatus
 from lakeward.runner.tables import Discovery
 from lakeward.runner.validation import Finding, Severity
@@ -222,6 +225,15 @@ _UNDO_PLAN = UndoPlan(
     rows=RowChanges(1),
     marked=(Marked("tag", "v", "l", 3),),
 )
+_RESET_PLAN = ResetPlan(
+    "sales.product", 5, 4, 3, 2, "20240411000000000000", 1, 0, 100, ("a",), ("b",), ("c",), 1, 2, 3,
+    (Marked("tag", "v", "l", 3),),
+)  # fmt: skip
+_VERSION = StoredVersion("files", "v", "l/version=v", 3, "default.product")
+_STORED = StoredTable("mirror", "sales.product", "l", 3, 2, 100, 4, ("t",))
+_REMOVAL_PLAN = RemovalPlan(
+    "sales.product", True, True, False, "lakeward.yaml", 7, ("a:",), (_STORED,), (_VERSION,), 4, 1
+)
 _SALES = TableId("sales", "product")
 
 EXAMPLES: dict[str, Any] = {
@@ -325,6 +337,11 @@ EXAMPLES: dict[str, Any] = {
     "table plan": TablePlan("sales.product", Outcome.DONE, _OP, ("a",), 1, RowChanges(1, 2, 3)),
     "table report": _TABLE,
     "table schema": _SCHEMA,
+    "reset plan": _RESET_PLAN,
+    "reset": TableReset(_RESET_PLAN, (_OP,), 3, 1.5),
+    "removal plan": _REMOVAL_PLAN,
+    "removal": TableRemoval(_REMOVAL_PLAN, ("left",)),
+    "rename plan": RenamePlan("a.b", "c.d", "a/b", {"a.b": "c.d"}, "lakeward.yaml", 7, (_VERSION,), True),
     "undo plan": _UNDO_PLAN,
     "undone": Undone(_UNDO_PLAN, _OP),
     "undone, nothing": Undone(_UNDO_PLAN),

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.mirror.maintenance import MaintenanceReport, WorkKind
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.undo import Marked, Undone, UndoPlan, UndoRequest
+    from lakeward.mirror.op.report import Marked
+    from lakeward.mirror.reset import ResetPlan, TableReset
+    from lakeward.mirror.undo import Undone, UndoPlan, UndoRequest
     from lakeward.runner.maintain import MaintenanceBudget, MaintenanceRequest
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.workbench import Workbench
@@ -35,6 +37,35 @@ def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
     if done.op is not None:
         record_op(lake.state, lake.table(name).table, began, done.op)
     return done
+
+
+def reset_table(lake: OpenedLake, name: str, newest_op: int | None) -> TableReset:
+    """Read everything in a table's landing folder again, and publish the result in one step."""
+    from lakeward.mirror.reset import reset
+    from lakeward.runner.workbench import record_ops
+
+    began = datetime.now(UTC)
+    with lake.leased(name) as context:
+        done = reset(context, newest_op)
+        done = replace(done, plan=_reset_with_marks(context, done.plan))
+    record_ops(lake.state, lake.table(name).table, began, done.ops)
+    return done
+
+
+def plan_reset(lake: OpenedLake, name: str, *, finish: bool) -> ResetPlan:
+    """Return what a reset would do; with ``finish`` an interrupted op is finished first."""
+    from lakeward.mirror.reset import plan_reset as plan
+    from lakeward.mirror.run import finish_interrupted
+
+    if finish:
+        with lake.leased(name) as context:
+            finish_interrupted(context)
+    context = lake.context(name)
+    return _reset_with_marks(context, plan(context))
+
+
+def _reset_with_marks(context: TableContext, plan: ResetPlan) -> ResetPlan:
+    return replace(plan, marked=tuple(_marked(context, range(1, plan.newest_op + 1))))
 
 
 def plan_undo(lake: OpenedLake, name: str, request: UndoRequest, *, finish: bool) -> UndoPlan:
@@ -78,17 +109,17 @@ def _path(lake: OpenedLake, file: str) -> str:
 
 
 def _with_marks(context: TableContext, plan: UndoPlan) -> UndoPlan:
-    return replace(plan, marked=tuple(_marked(context, plan))) if plan.op is not None else plan
+    undone = range(plan.back_to + 1, plan.newest_op + 1)
+    return replace(plan, marked=tuple(_marked(context, undone))) if plan.op is not None else plan
 
 
-def _marked(context: TableContext, plan: UndoPlan) -> Iterator[Marked]:
+def _marked(context: TableContext, undone: range) -> Iterator[Marked]:
     """Yield what contains ops that are undone: publications, then tags that users made."""
     from lakeward.iceberg.define import APPLIED_STAMP
     from lakeward.mirror.op.apply import UNDONE_TAG_PREFIX
-    from lakeward.mirror.undo import Marked
+    from lakeward.mirror.op.report import Marked
     from lakeward.views.versions.manifest import PublicationKind, list_publications
 
-    undone = range(plan.back_to + 1, plan.newest_op + 1)
     mirror = context.mirror.metadata()
     publications = list_publications(mirror)
     for made in publications:

@@ -9,6 +9,7 @@ import click
 
 from lakeward import redact_values
 from lakeward.cli.failures import DONE, FAILED, FINDING
+from lakeward.cli.lifecycle import remove, rename, reset
 from lakeward.cli.options import command, confirmed, group, require_answerable
 from lakeward.cli.output import add_row, console_on, count, emit, error_line, lines, note, styled, table, warn
 
@@ -238,7 +239,7 @@ force = click.option("--force", is_flag=True, help="Activate the table even if i
 
 @group("tables")
 def tables() -> None:
-    """List tables, show and change their settings."""
+    """List tables, show and change their settings, reset, rename and remove them."""
 
 
 @command("list")
@@ -327,7 +328,10 @@ def deactivate(invocation: Invocation, names: tuple[str, ...]) -> None:
     _switch(invocation, names, active=False)
 
 
-for _command in (list_tables, show, set_table, check, activate, deactivate, repair, hash_values, import_tables):
+for _command in (
+    list_tables, show, set_table, check, activate, deactivate, repair, reset, rename, remove, hash_values,
+    import_tables,
+):  # fmt: skip
     tables.add_command(_command)
 
 

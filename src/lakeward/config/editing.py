@@ -1,7 +1,7 @@
-"""Adding tables to the text of ``lakeward.yaml``: everything else stays byte for byte, or nothing is changed.
+"""Adding, removing and renaming tables in ``lakeward.yaml``: all else stays byte for byte, or nothing is changed.
 
-YAML libraries lose comments and layout when they write. Here lines are inserted at a place that is found by parsing,
-and the result is parsed again: it must hold the former content and the new tables, and nothing else.
+YAML libraries lose comments and layout when they write. Here lines are changed at places that are found by parsing,
+and the result is parsed again: it must hold the former content with the change, and nothing else.
 """
 
 from __future__ import annotations
@@ -54,6 +54,120 @@ def add_tables(text: str, tables: Sequence[TableText], source: str) -> str:
     changed = text[:start] + edge + prefix + newline.join(lines) + newline + text[end:]
     _require_added(text, changed, tables, source)
     return changed
+
+
+@dataclass(frozen=True)
+class TableLines:
+    """The lines of a configuration that declare a table: the number of the first, and their texts."""
+
+    first: int
+    lines: tuple[str, ...]
+
+
+def declared_lines(text: str, name: str, source: str, *, heading: str = "") -> TableLines:
+    """Return the lines that declare a table.
+
+    A comment line directly before them belongs to them if it is ``heading``.
+
+    Raises:
+        ConfigurationError: the table is declared in a way in which its lines cannot be told from others.
+    """
+    start, end = _span(text, name, source, heading)
+    return TableLines(text.count("\n", 0, start) + 1, tuple(text[start:end].splitlines()))
+
+
+def without_table(text: str, name: str, source: str, *, heading: str = "") -> str:
+    """Return the text of a configuration without the lines that declare a table.
+
+    Raises:
+        ConfigurationError: the table cannot be removed without touching the rest.
+    """
+    start, end = _span(text, name, source, heading)
+    changed = text[:start] + text[end:]
+    old: Any = read_yaml(text)
+    kept = {known: content for known, content in old[_TABLES].items() if known != name}
+    _require_meaning(changed, {**old, _TABLES: kept or None}, source)
+    return changed
+
+
+def with_renamed_table(text: str, name: str, to: str, path: str, source: str) -> str:
+    """Return the text of a configuration in which a table has another name and a ``path:``, added where it has none.
+
+    Raises:
+        ConfigurationError: the table cannot be renamed without touching the rest.
+    """
+    key, value = _declaration(text, name, source)
+    old: Any = read_yaml(text)
+    content = old[_TABLES][name] or {}
+    edits = [(key.start_mark.index, key.end_mark.index, _scalar(to))]
+    if "path" not in content:
+        edits.append(_path_edit(text, key, value, path, source))
+    changed = text
+    for start, end, new in sorted(edits, reverse=True):
+        changed = changed[:start] + new + changed[end:]
+    renamed = {(to if known == name else known): inner for known, inner in old[_TABLES].items()}
+    _require_meaning(changed, {**old, _TABLES: {**renamed, to: {"path": path, **content}}}, source)
+    return changed
+
+
+def _path_edit(text: str, key: yaml.Node, value: yaml.Node, path: str, source: str) -> tuple[int, int, str]:
+    """Return what to replace (from, to) by what, so that the declaration of a table begins with ``path:``."""
+    setting = f"path: {_scalar(path)}"
+    if _is_empty(value):
+        return (
+            value.start_mark.index,
+            value.end_mark.index,
+            f"{'' if value.start_mark.index > key.end_mark.index + 1 else ' '}{{{setting}}}",
+        )
+    if isinstance(value, yaml.MappingNode) and not value.flow_style:
+        first = value.value[0][0].start_mark
+        newline = "\r\n" if "\r\n" in text else "\n"
+        return first.index, first.index, f"{setting}{newline}{' ' * first.column}"
+    if isinstance(value, yaml.MappingNode):
+        first = value.value[0][0].start_mark
+        return first.index, first.index, f"{setting}, "
+    raise _refused(source, "the table is declared with an anchor, alias or tag", by_hand=True)
+
+
+def _declaration(text: str, name: str, source: str) -> tuple[yaml.Node, yaml.Node]:
+    """Return the nodes of a table's name and of its settings."""
+    found = _tables(_composed(text, source))
+    if found is None or not isinstance(found[1], yaml.MappingNode) or found[1].flow_style:
+        raise _refused(source, "tables: is not written as a block", by_hand=True)
+    for key, value in found[1].value:
+        if key.value == name:
+            return key, value
+    raise _refused(source, f"{name} is not declared in it under this name", by_hand=True)
+
+
+def _span(text: str, name: str, source: str, heading: str) -> tuple[int, int]:
+    """Return where the lines that declare a table begin and end."""
+    key, value = _declaration(text, name, source)
+    start = text.rfind("\n", 0, key.start_mark.index) + 1
+    if text[start : key.start_mark.index].strip():
+        raise _refused(source, f"something else is in the line of {name}", by_hand=True)
+    before = text.rfind("\n", 0, max(start - 1, 0)) + 1
+    if heading and text[before:start].strip() == heading:
+        start = before
+    return start, _after_comments(text, _last(value, key.end_mark.index), key.start_mark.column)
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML on one line."""
+    dumped: str = yaml.safe_dump(text, allow_unicode=True, width=10_000, default_flow_style=True)
+    return dumped.removesuffix("...\n").strip()
+
+
+def _require_meaning(changed: str, wanted: Mapping[str, Any], source: str) -> None:
+    """Refuse a text that does not mean exactly what it should."""
+    try:
+        found: Any = read_yaml(changed)
+    except (yaml.YAMLError, *MALFORMED):
+        found = None
+    if isinstance(found, dict) and not found.get(_TABLES):
+        found = {**found, _TABLES: None}
+    if found != wanted:
+        raise _refused(source, "the tables cannot be changed without changing what the rest of it means")
 
 
 def line_of_table(text: str, name: str) -> int | None:
@@ -168,18 +282,13 @@ def _require_added(before: str, after: str, tables: Sequence[TableText], source:
     if known := sorted(added.keys() & {*map(str, present)}):
         raise _refused(source, f"it has the table {known[0]} already")
     wanted[_TABLES] = {**present, **added} or None
-    try:
-        found: Any = read_yaml(after)
-    except (yaml.YAMLError, *MALFORMED):
-        found = None
-    if isinstance(found, dict) and not found.get(_TABLES):
-        found = {**found, _TABLES: None}
-    if found != wanted:
-        raise _refused(source, "the tables cannot be added to it without changing what it means")
+    _require_meaning(after, wanted, source)
 
 
-def _refused(source: str, reason: str) -> ConfigurationError:
+def _refused(source: str, reason: str, *, by_hand: bool = False) -> ConfigurationError:
     msg = f"{source} was not changed: {reason}"
+    if by_hand:
+        return ConfigurationError(msg, hint="change the file by hand, and repeat the command")
     return ConfigurationError(msg, hint="write tables: as a block, with one table per line, or add the table by hand")
 
 

@@ -130,7 +130,7 @@ class Attempt:
         for name, value in self._stamps({}).items():
             update.set(name, value)
         with commit_errors(self.table.identifier):
-            update.toBranch(self.branch).commit()
+            update.toBranch(self.table.reference(self.branch)).commit()
         self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:

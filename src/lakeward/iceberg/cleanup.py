@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 
-from lakeward.iceberg.metadata import each_of
+from lakeward.iceberg.metadata import EMPTY_TAG, MAIN, each_of
 from lakeward.iceberg.table import CATALOG
 from lakeward.spark.errors import commit_errors
 
@@ -150,12 +150,27 @@ def is_iceberg_file(path: str, location: str) -> bool:
     return _plain(path).startswith(folder) and any(pattern.fullmatch(name) for pattern in known)
 
 
+def is_catalog_file(path: str, location: str) -> bool:
+    """Whether a file is one that a Hadoop catalog, or Hadoop's local file system, keeps beside Iceberg's files."""
+    name = _plain(path).removeprefix(_plain(location) + "/")
+    checked = re.fullmatch(r"(.*/)?\.([^/]+)\.crc", name)
+    if checked:
+        inner = f"{location}/{checked[1] or ''}{checked[2]}"
+        return is_iceberg_file(inner, location) or is_catalog_file(inner, location)
+    return name == "metadata/version-hint.text"
+
+
+def is_table_metadata(path: str, location: str) -> bool:
+    """Whether a file has the name and place of the metadata of a table as a whole."""
+    return _TABLE_METADATA.fullmatch(_plain(path).removeprefix(_plain(location) + "/")) is not None
+
+
 def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | None:
     """Return a metadata file of another table among unreferenced files, None where all are of this table."""
     jvm: Any = table.spark._jvm
     location, own = str(java.location()), str(java.uuid())
     for path in paths:
-        if not _TABLE_METADATA.fullmatch(_plain(path).removeprefix(_plain(location) + "/")):
+        if not is_table_metadata(path, location):
             continue
         try:
             found = str(jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
@@ -300,6 +315,43 @@ def expire_unreferenced(table: IcebergTable) -> int:
     if gone:
         expire(table, gone)
     return len(gone)
+
+
+def empty_table(table: IcebergTable) -> None:
+    """Remove all rows, branches, tags and former snapshots, with their files; may be repeated.
+
+    What is left are the first snapshot with its tag, and an empty one.
+    """
+    metadata = table.metadata()
+    head = metadata.head()
+    if head is not None and any(int(head.summary.get(name, 0)) for name in ("total-data-files", "total-delete-files")):
+        table.delete_all(MAIN, {})
+    for name in metadata.tags().keys() - {EMPTY_TAG}:
+        table.drop_tag(name)
+    for name in metadata.branches().keys() - {MAIN}:
+        table.drop_branch(name)
+    expire_unreferenced(table)
+
+
+def drop_table(table: IcebergTable, *, removes_files: bool) -> None:
+    """Remove an empty table from the catalog, and the metadata that it refers to; some catalogs remove all files."""
+    java = table.load()
+    # Not by PURGE of Spark, which fills the log with errors about files that it has just removed.
+    paths = [] if removes_files else sorted(_metadata_files(java))
+    with commit_errors(table.identifier):
+        table.spark.sql(f"DROP TABLE {table.identifier}")
+    if paths:
+        _remove(table, java.io(), paths)
+
+
+def _metadata_files(java: Any) -> set[str]:
+    """Return the metadata files of a table, the lists of manifests of all snapshots, and the manifests."""
+    current = java.operations().current()
+    found = {str(current.metadataFileLocation()), *(str(entry.file()) for entry in current.previousFiles())}
+    for snapshot in java.snapshots():
+        found.add(str(snapshot.manifestListLocation()))
+        found |= {str(manifest.path()) for manifest in snapshot.allManifests(java.io())}
+    return found
 
 
 def _hidden_elsewhere(table: IcebergTable, snapshot_id: int, files: Collection[str]) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward import schemas as S
 from lakeward.columns import UNREADABLE_NAMES, Column, quote_name
 from lakeward.errors import ConfigurationError, ConflictError
-from lakeward.iceberg.metadata import MAIN
+from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.iceberg.partitions import partition_sql
 from lakeward.iceberg.table import CATALOG, IcebergTable
 from lakeward.model import CHANGELOG_SUFFIX, HISTORY_SUFFIX
@@ -38,8 +38,6 @@ SETTINGS_PROPERTY = "lakeward.settings"
 LAYOUT_PROPERTY = "lakeward.layout"
 # The settings with which the table's files were read last.
 READING_PROPERTY = "lakeward.reading"
-EMPTY_TAG = "lakeward-empty"
-
 _COMMON = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -194,6 +192,14 @@ def _create_namespace(table: IcebergTable) -> None:
         # Another writer created it between Spark's check and its creation: the second check finds it.
         with commit_errors(table.identifier):
             table.spark.sql(create)
+
+
+def rename_table(table: IcebergTable, to: IcebergTable) -> None:
+    """Let the catalog know a table by another name; its files stay where they are."""
+    _create_namespace(to)
+    with commit_errors(table.identifier):
+        name = ".".join(quote_name(part) for part in (to.namespace, to.name))
+        table.spark.sql(f"ALTER TABLE {table.identifier} RENAME TO {name}")
 
 
 def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:

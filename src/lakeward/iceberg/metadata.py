@@ -15,7 +15,7 @@ from lakeward.errors import DataError
 from lakeward.schemas import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 # Lakeward's names of Iceberg's column types.
@@ -43,6 +43,8 @@ def _lake_type(name: str, iceberg_type: Any) -> str:
 
 
 MAIN = "main"
+# The tag of a table's first, empty snapshot.
+EMPTY_TAG = "lakeward-empty"
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,18 @@ class Snapshot:
         return int(self.summary.get("total-records", 0)) - int(self.summary.get("total-position-deletes", 0))
 
 
+def reference_within(prefix: str, name: str) -> str:
+    """Return the name in the lake of a branch or tag, where those of the table begin with a prefix."""
+    return name if name == EMPTY_TAG else prefix + name
+
+
 class TableMetadata:
     """The metadata of a table as it was when it was loaded."""
 
-    def __init__(self, java: Any, jvm: Any) -> None:
-        """Wrap a Java table object; ``jvm`` is the JVM that it is from."""
+    def __init__(self, java: Any, jvm: Any, *, within: str = "") -> None:
+        """Wrap a Java table object; ``jvm`` is the JVM that it is from, ``within`` as for an ``IcebergTable``."""
         self.java = java
+        self._within = within
         self._parsers = jvm.org.apache.iceberg
         self._text = jvm.java.lang.String
 
@@ -92,7 +100,13 @@ class TableMetadata:
         """Return the names of all branches and tags."""
         # The end of a Java iterator reaches Python as an exception, which costs ten milliseconds.
         names: str = self._text.join("\n", self.java.refs().keySet())
-        return sorted(names.split("\n")) if names else []
+        return sorted(self._own(names.split("\n"))) if names else []
+
+    def _own(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the references that belong to this view of the table by name, with their names in the lake."""
+        prefix = self._within
+        own = (name for name in names if name == EMPTY_TAG or name.startswith(prefix))
+        return {name if name == EMPTY_TAG else name.removeprefix(prefix): name for name in own}
 
     def tags(self) -> dict[str, int]:
         """Return the tags with their snapshot ids."""
@@ -103,7 +117,8 @@ class TableMetadata:
         return self._references_of("branch")
 
     def _references_of(self, kind: str) -> dict[str, int]:
-        return {name: value["snapshot-id"] for name, value in self._whole()["refs"].items() if value["type"] == kind}
+        found = {name: value for name, value in self._whole()["refs"].items() if value["type"] == kind}
+        return {name: found[named]["snapshot-id"] for name, named in self._own(found).items()}
 
     def snapshots(self) -> dict[int, Snapshot]:
         """Return every snapshot that the table keeps, by id."""
@@ -118,7 +133,7 @@ class TableMetadata:
 
     def head(self, reference: str = MAIN) -> Snapshot | None:
         """Return the snapshot of a branch or tag, None where there is no such reference."""
-        found = self.java.snapshot(reference)
+        found = self.java.snapshot(reference_within(self._within, reference))
         return self._snapshot(found) if found is not None else None
 
     def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:

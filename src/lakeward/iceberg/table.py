@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 
 from lakeward.columns import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
-from lakeward.iceberg.metadata import MAIN, Snapshot, TableMetadata
+from lakeward.iceberg.metadata import MAIN, Snapshot, TableMetadata, reference_within
 from lakeward.schemas import PREFIX, spark_type
 from lakeward.spark.errors import commit_errors, is_missing_table
 from lakeward.transforms.columns import with_renamed_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +31,29 @@ class IcebergTable:
     """A table of the lake by namespace and name."""
 
     def __init__(
-        self, spark: SparkSession, namespace: str, name: str, *, renames: Mapping[str, str] | None = None
+        self,
+        spark: SparkSession,
+        namespace: str,
+        name: str,
+        *,
+        renames: Mapping[str, str] | None = None,
+        within: str = "",
     ) -> None:
-        """Refer to a table without loading it. ``renames`` are columns whose former names its rows may use."""
+        """Refer to a table without loading it.
+
+        Args:
+            spark: the session whose catalog has the table.
+            namespace: the table's namespace.
+            name: the table's name.
+            renames: columns whose former names its rows may use.
+            within: a prefix of branches in the lake that stand for ``main`` and all others: whatever is done with the
+                table is done there, and its own branches stay as they are.
+        """
         self.spark = spark
         self.namespace = namespace
         self.name = name
         self._renames = dict(renames or {})
+        self._within = within
 
     @property
     def jvm(self) -> Any:
@@ -51,7 +67,15 @@ class IcebergTable:
 
     def branch_identifier(self, branch: str) -> str:
         """Return the quoted name of a branch for writing with Spark SQL."""
-        return f"{self.identifier}.{quote_name('branch_' + branch)}"
+        return f"{self.identifier}.{quote_name('branch_' + self.reference(branch))}"
+
+    def isolated(self, prefix: str) -> IcebergTable:
+        """Return the same table with branches in the lake that begin with a prefix in place of its own."""
+        return IcebergTable(self.spark, self.namespace, self.name, renames=self._renames, within=prefix)
+
+    def reference(self, name: str) -> str:
+        """Return the name that a branch or tag has in the lake."""
+        return reference_within(self._within, name)
 
     def exists(self) -> bool:
         """Whether the catalog has the table."""
@@ -68,7 +92,7 @@ class IcebergTable:
 
     def metadata(self) -> TableMetadata:
         """Return the table's newest metadata."""
-        return TableMetadata(self.load(), _jvm(self.spark))
+        return TableMetadata(self.load(), _jvm(self.spark), within=self._within)
 
     def load(self) -> Any:
         """Return the table's newest metadata as Iceberg's Java object."""
@@ -173,41 +197,41 @@ class IcebergTable:
             append = self.load().newAppend()
             for name, value in stamps.items():
                 append.set(name, value)
-            append.toBranch(branch).commit()
+            append.toBranch(self.reference(branch)).commit()
 
     def create_branch(self, branch: str, snapshot_id: int) -> None:
         """Create a branch at a snapshot."""
         with commit_errors(self.identifier):
-            self.load().manageSnapshots().createBranch(branch, snapshot_id).commit()
+            self.load().manageSnapshots().createBranch(self.reference(branch), snapshot_id).commit()
 
     def drop_branch(self, branch: str) -> None:
         """Remove a branch, if it exists; its files are removed by maintenance."""
         with commit_errors(self.identifier):
-            table = self.load()
-            if table.refs().containsKey(branch):
-                table.manageSnapshots().removeBranch(branch).commit()
+            table, name = self.load(), self.reference(branch)
+            if table.refs().containsKey(name):
+                table.manageSnapshots().removeBranch(name).commit()
 
     def reset_branch(self, branch: str, snapshot_id: int) -> None:
         """Set a branch back to one of its ancestors."""
         with commit_errors(self.identifier):
-            self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
+            self.load().manageSnapshots().replaceBranch(self.reference(branch), snapshot_id).commit()
 
     def create_tag(self, tag: str, snapshot_id: int) -> None:
         """Create a tag, which also keeps the snapshot from expiry."""
         with commit_errors(self.identifier):
-            self.load().manageSnapshots().createTag(tag, snapshot_id).commit()
+            self.load().manageSnapshots().createTag(self.reference(tag), snapshot_id).commit()
 
     def drop_tag(self, tag: str) -> None:
         """Remove a tag, if it exists."""
         with commit_errors(self.identifier):
-            table = self.load()
-            if table.refs().containsKey(tag):
-                table.manageSnapshots().removeTag(tag).commit()
+            table, name = self.load(), self.reference(tag)
+            if table.refs().containsKey(name):
+                table.manageSnapshots().removeTag(name).commit()
 
     def replace_tag(self, tag: str, snapshot_id: int) -> None:
         """Move a tag to another snapshot."""
         with commit_errors(self.identifier):
-            self.load().manageSnapshots().replaceTag(tag, snapshot_id).commit()
+            self.load().manageSnapshots().replaceTag(self.reference(tag), snapshot_id).commit()
 
     def branches(self) -> list[str]:
         """Return the names of all branches and tags."""
@@ -221,16 +245,17 @@ class IcebergTable:
         Raises:
             ConflictError: the target has moved.
         """
+        own, other = self.reference(target), self.reference(source)
         for attempt in range(tries):
             table = self.load()
-            found = table.snapshot(target)
+            found = table.snapshot(own)
             if found is None or found.snapshotId() != expected:
                 msg = f"{self.identifier}: {target} moved under this writer: expected snapshot {expected}"
                 raise ConflictError(msg)
             try:
                 with commit_errors(self.identifier):
-                    update = table.manageSnapshots().fastForwardBranch(target, source)
-                    (update.removeBranch(source) if drop_source else update).commit()
+                    update = table.manageSnapshots().fastForwardBranch(own, other)
+                    (update.removeBranch(other) if drop_source else update).commit()
             except ConflictError:
                 # An unrelated commit (a tag, a property) may have come first, with the target unchanged.
                 if attempt == tries - 1:
@@ -245,7 +270,7 @@ class IcebergTable:
             delete = self.load().newDelete().deleteFromRowFilter(expressions.alwaysTrue())
             for name, value in stamps.items():
                 delete.set(name, value)
-            delete.toBranch(branch).commit()
+            delete.toBranch(self.reference(branch)).commit()
 
 
 def _name_at(table: Any, snapshot_id: int, name: str) -> str | None:
@@ -279,13 +304,45 @@ def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Ma
         loaded = table.load()
         present = loaded.refs()
         update = loaded.manageSnapshots()
-        for name, snapshot in tags.items():
-            update.createTag(name, snapshot)
-        for name, target in branches.items():
+        for tag, snapshot in tags.items():
+            update.createTag(table.reference(tag), snapshot)
+        for branch, target in branches.items():
+            name = table.reference(branch)
             if target is None:
                 update.removeBranch(name)
             elif present.containsKey(name):
                 update.replaceBranch(name, target)
             else:
                 update.createBranch(name, target)
+        update.commit()
+
+
+def adopt_branches(
+    table: IcebergTable, prefix: str, *, expected: int, instead_of: Iterable[str], tags: Mapping[str, int]
+) -> None:
+    """Let the branches with a prefix become those without it, in one commit that also creates tags.
+
+    ``main`` is fast-forwarded from the snapshot ``expected``. ``instead_of`` are branches that are replaced, or removed
+    where there is none with the prefix.
+
+    Raises:
+        ConflictError: ``main`` has moved, or another writer committed first.
+    """
+    metadata = table.metadata()
+    head, branches = metadata.head(), metadata.branches()
+    if head is None or head.id != expected:
+        msg = f"{table.identifier}: {MAIN} moved under this writer: expected snapshot {expected}"
+        raise ConflictError(msg)
+    found = {name.removeprefix(prefix): name for name in branches if name.startswith(prefix)}
+    with commit_errors(table.identifier):
+        update = metadata.java.manageSnapshots().fastForwardBranch(MAIN, found[MAIN])
+        for tag, snapshot in tags.items():
+            update.createTag(tag, snapshot)
+        for name in {*instead_of} - found.keys():
+            update.removeBranch(name)
+        for name, named in found.items():
+            if name != MAIN:
+                change = update.replaceBranch if name in branches else update.createBranch
+                change(name, branches[named])
+            update.removeBranch(named)
         update.commit()

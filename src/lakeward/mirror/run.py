@@ -9,23 +9,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.errors import ConflictError, DataError
+from lakeward.errors import ConfigurationError, ConflictError, DataError
 from lakeward.iceberg.attempt import drop_abandoned
 from lakeward.iceberg.define import READING_PROPERTY, create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.logs import bind, event
 from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.kinds.base import Unfinished
 from lakeward.mirror.kinds.erase import expire_after_erasure, rewritten_files
-from lakeward.mirror.op.changelog import FileRecord, log_op
+from lakeward.mirror.op.changelog import FileRecord, OpRecord, log_op
 from lakeward.mirror.op.choose import choose
 from lakeward.mirror.op.context import Waiting
 from lakeward.mirror.op.effect import bases_of, capture, require_expected_rows, require_fitting_mirror
 from lakeward.mirror.op.erased import unfinished_erasure
+from lakeward.mirror.op.isolation import reset_branches, settle_resets
 from lakeward.mirror.op.ledger import op_record, progress_of
+from lakeward.mirror.op.marks import clear_removal, require_no_mark
 from lakeward.mirror.op.report import op_report
 from lakeward.mirror.op.settings import describe_changed_reading, keep_settings, require_same_layout
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.prepare import prepare
+from lakeward.model import OpKind
 from lakeward.spark.workspace import Workspace
 from lakeward.transforms.columns import column
 
@@ -87,8 +90,35 @@ def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bas
     is rolled back by a void, so that no op is ever stuck.
     """
     log = context.changelog.read(context.changelog.require_head().id if bases.changelog is None else bases.changelog.id)
+    if op > bases.applied + 1:
+        _require_no_reset(context, log, bases)
     unfinished = Unfinished(op_record(log, op), bases, log, tuple(_file_records(log, op)))
     return handler_of(unfinished.record.kind).recover(context, workspace, unfinished)
+
+
+def _require_no_reset(context: TableContext, log: DataFrame, bases: Bases) -> None:
+    """Refuse to finish only the last one of the ops of a reset; a writer publishes them together."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) == bases.applied + 1)
+    row = log.filter(own).select(S.DETAIL).first()
+    if row is not None and OpRecord.from_json(row[0]).kind is OpKind.RESET:
+        msg = f"{context.table}: the ops of a reset, {bases.applied + 1} to {bases.logged}, are not applied yet"
+        raise ConflictError(msg, hint=f"lakeward run {context.table}")
+
+
+def require_whole(context: TableContext, bases: Bases, command: str) -> None:
+    """Refuse a table that was never run, or whose last op was interrupted; ``command`` would finish that.
+
+    Raises:
+        ConfigurationError: there is no op, or the mirror was built with other settings.
+        DataError: an op is logged and not applied.
+    """
+    if bases.changelog is None or bases.mirror is None or not bases.logged:
+        msg = f"{context.table} has no ops yet: nothing was run"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
+    if (op := unfinished_op(context, bases)) is not None:
+        msg = f"{context.table}: op {op} is logged and not yet applied"
+        raise DataError(msg, hint=f"lakeward run {context.table} finishes it; so does {command} without --dry-run")
+    require_same_layout(context, bases.properties)
 
 
 def _file_records(log: DataFrame, op: int) -> Iterator[FileRecord]:
@@ -168,6 +198,11 @@ class TableOps:
 def _first_bases(context: TableContext) -> Bases | None:
     """Clean up after interrupted runs; return the bases of the first op, None when the tables have changed since."""
     changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
+    if reset_branches(changelog) or reset_branches(mirror):
+        finish_interrupted(context)
+        return None
+    require_no_mark(context, changelog, mirror)
+    clear_removal(context, mirror)
     bases = bases_of(changelog, mirror)
     require_fitting_mirror(context, bases)
     erasing = unfinished_erasure(changelog)
@@ -179,6 +214,8 @@ def _first_bases(context: TableContext) -> Bases | None:
 
 def finish_interrupted(context: TableContext) -> None:
     """Finish the op that a crash left logged: once a later op is applied, the mirror would never receive it."""
+    settle_resets(context)
+    require_no_mark(context, context.changelog.find_metadata(), context.mirror.find_metadata())
     bases = capture(context)
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:

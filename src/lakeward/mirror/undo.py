@@ -24,10 +24,9 @@ from lakeward.mirror.op.check import RowChanges, row_changes
 from lakeward.mirror.op.checkpoints import MomentKind, is_undone
 from lakeward.mirror.op.effect import PreparedOp, Strategy, capture, require_expected_rows
 from lakeward.mirror.op.ledger import last_load_ops, op_records, progress_of, require_state
-from lakeward.mirror.op.settings import require_same_layout
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.op.undone import fences, files_of, is_newly_undone, is_op_row, is_redone, notes, pinned_log
-from lakeward.mirror.run import carry_out, finish_interrupted, unfinished_op
+from lakeward.mirror.run import carry_out, finish_interrupted, require_whole
 from lakeward.model import OpKind, Progress
 from lakeward.spark.workspace import Workspace
 from lakeward.transforms.columns import column, columns
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.checkpoints import Moment
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases, Effect
-    from lakeward.mirror.op.report import OpReport
+    from lakeward.mirror.op.report import Marked, OpReport
 
 # How many ops and files a plan lists; beyond that it only counts them.
 LISTED = 1000
@@ -146,16 +145,6 @@ class ConcernedOp(Document):
 
 
 @dataclass(frozen=True)
-class Marked(Document):
-    """A publication or tag that contains ops which are undone."""
-
-    kind: str
-    version: str
-    location: str
-    op: int
-
-
-@dataclass(frozen=True)
 class UndoPlan(Document):
     """The effects of an undo. ``op`` is its number, None where there is nothing to do.
 
@@ -200,7 +189,8 @@ def decide(context: TableContext, request: UndoRequest) -> UndoDecision:
         DataError: an op is interrupted, or a state that the undo needs is no longer kept.
     """
     bases = capture(context)
-    _require_whole(context, bases)
+    require_whole(context, bases, "an undo")
+    require_expected_rows(context, bases)
     before = progress_of(context, bases)
     if request.newest_op is not None and request.newest_op != before.op:
         msg = f"{context.table} is at op {before.op}; it was at op {request.newest_op} when this undo was shown"
@@ -250,18 +240,6 @@ def describe(context: TableContext, decision: UndoDecision, rows: RowChanges | N
         unfenced=tuple(path for path in files.fenced if path not in fenced),
         rows=rows,
     )
-
-
-def _require_whole(context: TableContext, bases: Bases) -> None:
-    """Refuse a table that was never run, that something else changed, or whose last op was interrupted."""
-    if bases.changelog is None or bases.mirror is None or not bases.logged:
-        msg = f"{context.table} has no ops yet: nothing was run"
-        raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
-    if (op := unfinished_op(context, bases)) is not None:
-        msg = f"{context.table}: op {op} is logged and not yet applied"
-        raise DataError(msg, hint=f"lakeward run {context.table} finishes it; so does an undo without --dry-run")
-    require_expected_rows(context, bases)
-    require_same_layout(context, bases.properties)
 
 
 def _record(records: Mapping[int, OpRecord], before: Progress, back_to: int) -> OpRecord:

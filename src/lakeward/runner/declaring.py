@@ -53,7 +53,7 @@ def write_proposals(config: Config, proposals: Mapping[str, Proposal]) -> Writte
     text = read_text_exactly(config.file)
     declared = (read_yaml(text) or {}).get("tables") or {}
     marks = {line.strip() for line in text.splitlines()}
-    present = [name for name in proposals if name in declared or _mark(name) in marks]
+    present = [name for name in proposals if name in declared or heading_of(name) in marks]
     new = [proposal_text(name, proposal) for name, proposal in proposals.items() if name not in present]
     changed = add_tables(text, new, str(config.file))
     if new:
@@ -79,9 +79,9 @@ def proposal_text(name: str, proposal: Proposal) -> TableText:
         for candidate in proposal.partition_candidates
     ]
     if not proposal.doubts:
-        return TableText(name, (_mark(name), *lines), {**proposal.settings})
+        return TableText(name, (heading_of(name), *lines), {**proposal.settings})
     doubts = [f"#   in doubt: {_one_line(doubt)}" for doubt in proposal.doubts]
-    return TableText(name, (_mark(name), *doubts, *(f"# {line}" for line in lines)))
+    return TableText(name, (heading_of(name), *doubts, *(f"# {line}" for line in lines)))
 
 
 def _setting_lines(setting: str, value: Any, evidence: Mapping[str, str]) -> Iterator[str]:
@@ -94,7 +94,8 @@ def _setting_lines(setting: str, value: Any, evidence: Mapping[str, str]) -> Ite
     yield f"{setting}: {shown}{_note(evidence.get(setting))}"
 
 
-def _mark(name: str) -> str:
+def heading_of(name: str) -> str:
+    """Return the comment line above the lines of a table that was proposed."""
     return f"{_MARK} {_one_line(name)}"
 
 

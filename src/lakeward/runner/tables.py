@@ -158,6 +158,7 @@ def discover(config: Config, storage: Landing, state: StateStore, *, read_transa
     transaction files name have no folder: with ``read_transactions`` those files are read completely.
     """
     known = {*config.declared(), *(registered.table for registered in state.registered())}
+    known |= _folders_of_others(config, state)
     skipped: list[SkippedFolder] = []
     new: list[TableId] = []
     unread: list[UnreadFiles] = []
@@ -174,6 +175,19 @@ def discover(config: Config, storage: Landing, state: StateStore, *, read_transa
         (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
     stray = None if any_table or unlanded else _first_file(storage)
     return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray, tuple(unread))
+
+
+def _folders_of_others(config: Config, state: StateStore) -> set[TableId]:
+    """Return the tables by whose folders other tables are read: those have a ``path:``."""
+    paths = [settings.path for settings in config.declared().values()]
+    paths += [registered.settings.get("path") for registered in state.registered()]
+    parts = [path.strip("/").split("/") for path in paths if path]
+    return {TableId(*names) for names in parts if len(names) == 2}
+
+
+def is_landed(storage: Landing, table: TableId) -> bool:
+    """Whether landing has a folder in which discovery would look for a table."""
+    return storage.exists(_folder(table))
 
 
 def _first_file(storage: Landing) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING
 from lakeward.columns import quote_name
 from lakeward.iceberg.define import changelog_of, is_complete, mirror_of
 from lakeward.iceberg.table import CATALOG
+from lakeward.logs import event
 from lakeward.mirror.op.check import row_changes
 from lakeward.mirror.op.choose import pending_files
 from lakeward.mirror.op.context import RunBudget, RunOptions, TableContext, ignore_step
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.ledger import progress_of
+from lakeward.mirror.op.marks import REMOVED_PROPERTY
 from lakeward.mirror.op.reading import TransactionCache
 from lakeward.mirror.op.report import Outcome, TablePlan, TableReport, op_report
 from lakeward.mirror.op.settings import kept_settings
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from lakeward.runner.tables import KnownTable
     from lakeward.state.base import StateStore
     from lakeward.storage.landing import Landing
+
+
+logger = logging.getLogger(__name__)
 
 
 def new_run_id() -> str:
@@ -169,7 +175,13 @@ def _waiting_files(context: TableContext) -> int:
 
 def record_op(state: StateStore, table: TableId, began: datetime, op: OpReport) -> None:
     """Record an op that a command published outside of runs as a run of one op, for `runs` and `status`."""
-    report = TableReport(str(table), Outcome.DONE, (op,), mirror_rows=op.mirror_rows, seconds=op.seconds)
+    record_ops(state, table, began, (op,))
+
+
+def record_ops(state: StateStore, table: TableId, began: datetime, ops: tuple[OpReport, ...]) -> None:
+    """Record the ops that a command published together as one run."""
+    seconds = (datetime.now(UTC) - began).total_seconds()
+    report = TableReport(str(table), Outcome.DONE, ops, mirror_rows=ops[-1].mirror_rows, seconds=seconds)
     state.record_run(TableRun(new_run_id(), table, began, datetime.now(UTC), report.outcome, report.to_dict()))
 
 
@@ -178,8 +190,13 @@ def rebuild_registry(spark: SparkSession, config: Config, state: StateStore) -> 
     spark, declared = table_session(spark), config.declared()
     found = []
     for table in _mirrors(spark):
-        settings = kept_settings(mirror_of(spark, table))
+        mirror = mirror_of(spark, table)
+        settings = kept_settings(mirror)
         if settings is None or not is_complete(changelog_of(spark, table)):
+            continue
+        if mirror.property(REMOVED_PROPERTY) is not None:
+            text = "%s was removed from the registry and is left out: lakeward tables set %s --activate brings it back"
+            logger.warning(text, table, table, extra=event("table.removed", table=str(table)))
             continue
         found.append(table)
         if table not in declared:

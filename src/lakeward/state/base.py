@@ -148,6 +148,15 @@ class StateStore(Protocol):
     def set_error(self, table: TableId, error: str | None) -> None:
         """Store, or clear, the error that stopped the table last; a new table is registered as inactive."""
 
+    def unregister(self, table: TableId) -> bool:
+        """Remove a table from the registry; return whether it was there. Its runs stay in the history."""
+
+    def rename_table(self, table: TableId, name: TableId) -> None:
+        """Let a table's registration, unless ``name`` is registered, and its runs be those of ``name``.
+
+        A call that was interrupted is completed by the same call.
+        """
+
     def registered(self) -> Iterator[RegisteredTable]:
         """Return all registered tables, ordered by name."""
 

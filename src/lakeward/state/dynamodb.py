@@ -77,6 +77,16 @@ class DynamoHistory:
             pruned += len(page)
         return pruned
 
+    def _rename_runs(self, table: TableId, name: TableId) -> None:
+        """Let a table's runs be those of another name, each with its pointers in one step."""
+        rows, key = self._rows, codec.table_key(name)
+        for item in rows.query(_table_runs(table)):
+            where = {**key, "run_id": item["run_id"], "parts": item["parts"]}
+            whole = {**item, **key, "pk": _table_runs(name)}
+            pointers = ({"pk": pk, "sk": item["sk"], **where} for pk in (_ALL_RUNS, _run(item["run_id"])))
+            puts = ({"Put": rows.putting(moved)} for moved in (whole, *pointers))
+            rows.transact(*puts, {"Delete": rows.deleting((item["pk"], item["sk"]))})
+
     def _newest(self, pk: str, limit: int) -> Iterator[Item]:
         return self._rows.query(pk, newest_first=True, limit=max(limit, 1))
 
@@ -211,8 +221,8 @@ _SET_ERROR = (
 )
 
 
-class DynamoRegistry:
-    """The part of the store that holds the registered tables."""
+class DynamoRegistry(DynamoHistory):
+    """The part of the store that holds the registered tables, whose runs follow a new name."""
 
     _rows: Rows
 
@@ -254,6 +264,23 @@ class DynamoRegistry:
         except ConditionFailedError:
             # The table is not registered: there is nothing to clear.
             return
+
+    def unregister(self, table: TableId) -> bool:
+        """Remove a table from the registry."""
+        try:
+            self._rows.delete(_registry_key(table), "attribute_exists(#pk)")
+        except ConditionFailedError:
+            return False
+        return True
+
+    def rename_table(self, table: TableId, name: TableId) -> None:
+        """Let a table's registration and runs be those of another name."""
+        item, (pk, sk) = self._rows.get(*_registry_key(table)), _registry_key(name)
+        if item is not None:
+            if self.find_table(name) is None:
+                self._rows.put({**item, "pk": pk, "sk": sk, **codec.table_key(name)}, "")
+            self.unregister(table)
+        self._rename_runs(table, name)
 
     def registered(self) -> Iterator[RegisteredTable]:
         """Return all registered tables, ordered by name."""
@@ -505,7 +532,7 @@ def _note_key(table: TableId, version: str) -> Key:
     return _notes(table), version
 
 
-class DynamoStateStore(DynamoLeases, DynamoLedger, DynamoRegistry, DynamoHistory):
+class DynamoStateStore(DynamoLeases, DynamoLedger, DynamoRegistry):
     """A :class:`~lakeward.state.base.StateStore` for any number of hosts; safe for threads."""
 
     def __init__(self, uri: str) -> None:

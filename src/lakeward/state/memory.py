@@ -161,6 +161,22 @@ class MemoryStateStore:
                 known = found or RegisteredTable(table, active=False)
                 self._registry[table] = replace(known, error=codec.error_text(error))
 
+    def unregister(self, table: TableId) -> bool:
+        """Remove a table from the registry."""
+        with self._lock:
+            return self._registry.pop(table, None) is not None
+
+    def rename_table(self, table: TableId, name: TableId) -> None:
+        """Let a table's registration and runs be those of another name."""
+        with self._lock:
+            found = self._registry.pop(table, None)
+            if found is not None:
+                self._registry.setdefault(name, replace(found, table=name))
+            key = codec.table_key(table)
+            for row in self._runs:
+                if key.items() <= row.items():
+                    row.update(codec.table_key(name))
+
     def registered(self) -> Iterator[RegisteredTable]:
         """Return all registered tables, ordered by name."""
         with self._lock:

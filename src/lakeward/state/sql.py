@@ -242,6 +242,20 @@ class SqlStateStore(SqlLedger):
             values = {"error": codec.error_text(error)}
             connection.execute(update(registry).where(rows_of(registry, table)).values(values))
 
+    def unregister(self, table: TableId) -> bool:
+        """Remove a table from the registry."""
+        with self._database.writing(lock_of(registry, table)) as connection:
+            return bool(connection.execute(delete(registry).where(rows_of(registry, table))).rowcount)
+
+    def rename_table(self, table: TableId, name: TableId) -> None:
+        """Let a table's registration and runs be those of another name."""
+        values = codec.table_key(name)
+        with self._database.writing(lock_of(registry, name)) as connection:
+            if get_row(connection, registry, name) is None:
+                connection.execute(update(registry).where(rows_of(registry, table)).values(values))
+            connection.execute(delete(registry).where(rows_of(registry, table)))
+            connection.execute(update(runs).where(rows_of(runs, table)).values(values))
+
     def registered(self) -> Iterator[RegisteredTable]:
         """Return all registered tables, ordered by name."""
         with self._database.reading() as connection:

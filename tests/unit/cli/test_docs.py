@@ -14,11 +14,14 @@ from lakeward.mirror.columns_repair import ColumnsRepair
 from lakeward.mirror.erase import LandingTrace
 from lakeward.mirror.maintenance import MaintenanceReport, TableMaintenance, WorkReport
 from lakeward.mirror.op.check import RowChanges
-from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.op.report import Marked, OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.mirror.quarantine import BadRow, QuarantineReport
-from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
+from lakeward.mirror.reset import ResetPlan
+from lakeward.mirror.undo import ConcernedOp, UndoPlan
 from lakeward.runner.freshness import Freshness
 from lakeward.runner.history import RunSummary
+from lakeward.runner.removing import RemovalPlan, StoredTable, StoredVersion
+from lakeward.runner.renaming import RenamePlan
 from lakeward.runner.status import StatusTotals, TableStatus
 from lakeward.runner.validation import Finding
 from lakeward.runner.walkthrough import ImportedTable
@@ -70,7 +73,7 @@ def test_every_setting_has_a_description():
         Finding, ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
         TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
         ErasedPlace, LandingTrace, ColumnsRepair,
-        UndoPlan, ConcernedOp, RowChanges, Marked,
+        UndoPlan, ConcernedOp, RowChanges, Marked, ResetPlan, RemovalPlan, StoredTable, StoredVersion, RenamePlan,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value_type):

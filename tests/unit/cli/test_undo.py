@@ -12,8 +12,8 @@ from lakeward import Lakeward
 from lakeward.cli import options
 from lakeward.cli.main import cli
 from lakeward.mirror.op.check import RowChanges
-from lakeward.mirror.op.report import OpReport, RowCounts
-from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
+from lakeward.mirror.op.report import Marked, OpReport, RowCounts
+from lakeward.mirror.undo import ConcernedOp, Undone, UndoPlan
 
 TABLE = "sales.product"
 UNDO, PLAN_UNDO = signature(Lakeward.undo), signature(Lakeward.plan_undo)

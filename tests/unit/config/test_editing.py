@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.config.editing import TableText, add_tables, line_of_table, read_text_exactly, write_text_in_place
+from lakeward.config.editing import (
+    TableText,
+    add_tables,
+    declared_lines,
+    line_of_table,
+    read_text_exactly,
+    with_renamed_table,
+    without_table,
+    write_text_in_place,
+)
 from lakeward.config.loading import read_yaml
 from lakeward.errors import ConfigurationError, ConflictError
 
@@ -104,3 +113,68 @@ def test_a_file_is_replaced_with_its_permissions_and_only_as_it_was_read(tmp_pat
     with pytest.raises(ConflictError):
         write_text_in_place(link, text, "lost")
     assert file.read_bytes() == b"a: 1\r\nb: 2\r\n" and [*tmp_path.iterdir()] in ([file, link], [link, file])
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "rest"),
+    [
+        ("tables:\n  a.b: {}\n  x.y: {}\n", (2, "  a.b: {}"), "tables:\n  x.y: {}\n"),
+        ("tables:\n  x.y: {}\n  a.b:\n    path: p\n", (3, "  a.b:", "    path: p"), "tables:\n  x.y: {}\n"),
+        ("tables:\n  a.b:\n", (2, "  a.b:"), "tables:\n"),
+        (
+            "tables:\n  x.y: {}\n  # mine\n  a.b:   # why\n    csv: {x: 1,\n      null: x}\n    # own\n#\nlanding: z\n",
+            (4, "  a.b:   # why", "    csv: {x: 1,", "      null: x}", "    # own"),
+            "tables:\n  x.y: {}\n  # mine\n#\nlanding: z\n",
+        ),
+        (
+            "tables:\r\n  # proposed\r\n  a.b: {path: p}\r\n  x.y: {}\r\n",
+            (2, "  # proposed", "  a.b: {path: p}"),
+            "tables:\r\n  x.y: {}\r\n",
+        ),
+        ("tables:\n  'a.b': {}\nlanding: z", (2, "  'a.b': {}"), "tables:\nlanding: z"),
+    ],
+)
+def test_the_lines_of_a_table_are_removed_and_nothing_else(text: str, lines: tuple[int, str], rest: str) -> None:
+    found = declared_lines(text, "a.b", "f.yaml", heading="# proposed")
+    assert (found.first, *found.lines) == lines
+    assert without_table(text, "a.b", "f.yaml", heading="# proposed") == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tables: {a.b: {}, x.y: {}}\n",
+        "tables:\n  a.b: &own {path: p}\n  x.y: *own\n",
+        "tables:\n  ? a.b\n  : {path: p}\n  x.y: {}\n",
+        "tables:\n  x.y: {}\n",
+    ],
+)
+def test_a_table_that_cannot_be_taken_out_safely_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="was not changed") as error:
+        without_table(text, "a.b", "f.yaml")
+    assert error.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("  a.b: {}   # why\n", "  n.m: {path: q/r}   # why\n"),
+        ("  a.b:\n", "  n.m: {path: q/r}\n"),
+        ("  a.b: ~\n", "  n.m: {path: q/r}\n"),
+        ("  a.b:\n    # key\n    primary_key: [id]\n", "  n.m:\n    # key\n    path: q/r\n    primary_key: [id]\n"),
+        ("  a.b: {primary_key: [id]}\n", "  n.m: {path: q/r, primary_key: [id]}\n"),
+        ('  "a.b":\n    path: p   # stays\n', "  n.m:\n    path: p   # stays\n"),
+        ("  a.b:\r\n    primary_key: [id]\r\n", "  n.m:\r\n    path: q/r\r\n    primary_key: [id]\r\n"),
+    ],
+)
+def test_a_table_is_renamed_and_keeps_its_folder(before: str, after: str) -> None:
+    around = "# top\ntables:\n{}  x.y: {{}}  # other a.b\n"
+    changed = with_renamed_table(around.format(before), "a.b", "n.m", "q/r", "f.yaml")
+    assert changed == around.format(after)
+
+
+def test_a_name_that_needs_quotes_gets_them_and_one_that_is_taken_is_refused() -> None:
+    changed = with_renamed_table("tables:\n  a.b: {}\n", "a.b", "n.m: x", "q r/s", "f.yaml")
+    assert read_yaml(changed) == {"tables": {"n.m: x": {"path": "q r/s"}}}
+    with pytest.raises(ConfigurationError, match="was not changed"):
+        with_renamed_table("tables:\n  a.b: {}\n  x.y: {}\n", "a.b", "x.y", "a/b", "f.yaml")

@@ -143,6 +143,7 @@ class PlainTable:
         return SimpleNamespace(
             table=TABLE, config=SimpleNamespace(transactions=None), settings=self.settings, storage=self.storage,
             state=self.state, options=options, budget=RunBudget(), folder=FOLDER, reached=lambda _step: None,
+            again=None,
         )  # fmt: skip
 
     def _next(self, options: RunOptions) -> Work | Waiting | None:

@@ -8,8 +8,7 @@ import pytest
 
 from lakeward.errors import DataError
 from lakeward.formats.base import FileSummary
-from lakeward.iceberg.define import EMPTY_TAG
-from lakeward.iceberg.metadata import Snapshot
+from lakeward.iceberg.metadata import EMPTY_TAG, Snapshot
 from lakeward.mirror.op.apply import applied_stamps, loads_at, undone_tag
 from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.mirror.op.checkpoints import is_undone

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakeward.mirror.kinds.batch import Batch, Repair, Retry
 from lakeward.mirror.kinds.erase import Erase
 from lakeward.mirror.kinds.load import Load
-from lakeward.mirror.kinds.undo import Undo
+from lakeward.mirror.kinds.undo import Reset, Undo
 from lakeward.mirror.kinds.void import Truncate, Void
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lakeward.model import OpKind
 
 HANDLERS: dict[OpKind, OpHandler] = {
-    handler.kind: handler for handler in (Load(), Batch(), Truncate(), Retry(), Void(), Undo(), Repair(), Erase())
+    handler.kind: handler
+    for handler in (Load(), Batch(), Truncate(), Retry(), Void(), Undo(), Reset(), Repair(), Erase())
 }
 
 

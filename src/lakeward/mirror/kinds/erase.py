@@ -17,8 +17,8 @@ from lakeward.errors import BugError
 from lakeward.formats.base import FileSummary
 from lakeward.iceberg.attempt import ATTEMPT_STAMP, BASE_STAMP, BRANCH_PREFIX, Attempt
 from lakeward.iceberg.cleanup import count_stored, expire_unreferenced, places, purge, stored_rows
-from lakeward.iceberg.define import BAD_ROWS_STAMP, EMPTY_TAG, LOAD_STAMP
-from lakeward.iceberg.metadata import MAIN
+from lakeward.iceberg.define import BAD_ROWS_STAMP, LOAD_STAMP
+from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.mirror.kinds.base import OpHandler
 from lakeward.mirror.op.apply import carried_stamps
 from lakeward.mirror.op.changelog import FileRecord, OpRecord, open_rows

@@ -71,6 +71,19 @@ class Undo(OpHandler):
         return unfinished.prepared(context.mirror.columns(), effect)
 
 
+class Reset(Undo):
+    """Returns to the empty table, on branches that only its own ops see: those read all files again.
+
+    The load branches and heads that it replaces are tagged when all of these ops are published.
+    """
+
+    kind = OpKind.RESET
+    defines_tables = False
+
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Do nothing: the branches of the reset have no load yet."""
+
+
 def undo_effect(
     context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress | None = None
 ) -> Effect:

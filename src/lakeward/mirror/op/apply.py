@@ -10,14 +10,13 @@ from lakeward.iceberg.define import (
     APPLIED_STAMP,
     BAD_ROWS_STAMP,
     COMMIT_STAMP,
-    EMPTY_TAG,
     GENERATION_STAMP,
     LOAD_STAMP,
     LOGGED_STAMP,
     REPAIRED_STAMP,
     empty_snapshot,
 )
-from lakeward.iceberg.metadata import MAIN
+from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.iceberg.table import set_references
 from lakeward.mirror.op.checkpoints import load_at, require_load
 from lakeward.mirror.op.effect import LOAD_BRANCH_PREFIX, Strategy, load_branch
@@ -214,7 +213,7 @@ def share_load_snapshot(context: TableContext, record: OpRecord, base: int) -> S
     """Point ``main`` of an untouched, empty mirror at the load branch's snapshot: nothing is written twice."""
     branch = load_branch(record.generation)
     context.permission.require()
-    context.mirror.fast_forward(branch, "main", expected=base)
+    context.mirror.fast_forward(branch, MAIN, expected=base)
     context.reached(Step.APPLY_PUBLISH)
     return context.mirror.require_head()
 

@@ -48,10 +48,10 @@ class LoadDecision(Record, required=("changed", "kept", "dropped")):
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
     inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
-    ``observed`` (no change file was there) or ``same load`` (a part that came later). ``cut`` is a place in the order
-    of files, 20 digits unless ``files.order`` decides; ``before`` and ``after`` count the change files known on either
-    side of it. ``changed`` are parts with new content, ``kept`` parts that are unchanged and ``dropped`` parts of the
-    load before that this load lacks.
+    ``observed`` (no change file was there), ``same load`` (a part that came later) or ``reset`` (as it was known before
+    a reset). ``cut`` is a place in the order of files, 20 digits unless ``files.order`` decides; ``before`` and
+    ``after`` count the change files known on either side of it. ``changed`` are parts with new content, ``kept`` parts
+    that are unchanged and ``dropped`` parts of the load before that this load lacks.
     """
 
     evidence: str

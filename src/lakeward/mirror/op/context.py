@@ -88,6 +88,7 @@ class TableContext:
     """One table under its lease, with its own Spark session.
 
     ``reached`` is called with every step as it is completed: for progress, and for tests that inject crashes.
+    ``again`` is the generation that the load in landing is known to begin, where files are read a second time.
     """
 
     table: TableId
@@ -103,6 +104,7 @@ class TableContext:
     budget: RunBudget
     options: RunOptions = RunOptions()
     reached: Callable[[Step], None] = field(default=ignore_step)
+    again: Generation | None = None
 
     def adapt_plans(self, *, wanted: bool) -> None:
         """Turn adaptive query execution on or off: it pays off for shuffles and only costs time without them."""

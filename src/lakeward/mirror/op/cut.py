@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lakeward.model import Progress
 
 FIRST_LOAD, LOAD_TIMES, LANDING_TIMES = "first load", "load times", "landing times"
-USER, OBSERVED, SAME_LOAD = "user", "observed", "same load"
+USER, OBSERVED, SAME_LOAD, RESET = "user", "observed", "same load", "reset"
 _SHOWN = 5
 # The length of times in file names.
 _DIGITS = 20
@@ -220,9 +220,8 @@ def _mixed_loads(load: _ReadLoad, doubts: dict[str, str]) -> CutError:
 
 def _cut(load: _ReadLoad) -> _Cut:
     context = load.context
-    decided = user_cut(context)
-    if decided is not None:
-        return _Cut(decided, USER)
+    if (known := _known_cut(load)) is not None:
+        return known
     if not load.comes_later:
         # Nothing indicates a reload. A load's own time is often later than the first changes that follow it.
         return _Cut("", FIRST_LOAD)
@@ -234,6 +233,16 @@ def _cut(load: _ReadLoad) -> _Cut:
     if context.settings.landing_times == "trusted":
         return _Cut(time_digits(_first_written(load)), LANDING_TIMES)
     return _unproven_cut(load, proven)
+
+
+def _known_cut(load: _ReadLoad) -> _Cut | None:
+    """Return the cut that the user names, or that was known before a reset; None where it is to be found."""
+    context = load.context
+    if (decided := user_cut(context)) is not None:
+        return _Cut(decided, USER)
+    if context.again is not None and load.progress.generation is None:
+        return _Cut(context.again.cut, RESET, context.again.undecided_from)
+    return None
 
 
 def _cut_in_order(load: _ReadLoad) -> _Cut:
@@ -426,8 +435,9 @@ def _began(load: _ReadLoad, cut: _Cut) -> int | None:
 def _begun(load: _ReadLoad, cut: _Cut) -> Work:
     """Return the work with the generation that the load begins or joins."""
     work, current = load.work, load.progress.generation
-    if current is None and cut.evidence == USER:
-        return replace(work, generation=Generation(2, cut.at), earlier=(Generation(1, unseen=True),))
+    if current is None and cut.evidence in (USER, RESET):
+        begun = Generation(2, cut.at, undecided_from=cut.undecided_from)
+        return replace(work, generation=begun, earlier=(Generation(1, unseen=True),))
     if current is not None and _begins(load, cut):
         following = Generation(current.number + 1, cut.at, undecided_from=cut.undecided_from)
         return replace(work, generation=following, starts=True)

@@ -18,12 +18,12 @@ from lakeward.iceberg.attempt import ROWS_STAMP
 from lakeward.iceberg.define import (
     APPLIED_STAMP,
     BAD_ROWS_STAMP,
-    EMPTY_TAG,
     LAYOUT_PROPERTY,
     LOGGED_STAMP,
     READING_PROPERTY,
     SETTINGS_PROPERTY,
 )
+from lakeward.iceberg.metadata import EMPTY_TAG
 from lakeward.mirror.op.changelog import changes_before
 from lakeward.mirror.op.erased import erased_keys
 from lakeward.mirror.op.policy import require_same_policy

@@ -141,6 +141,16 @@ class RunReport(Document, keys=("run_id", "seconds", "exit_code", "tables")):
 
 
 @dataclass(frozen=True)
+class Marked(Document):
+    """A publication or tag that contains ops which are undone."""
+
+    kind: str
+    version: str
+    location: str
+    op: int
+
+
+@dataclass(frozen=True)
 class TablePlan(Document):
     """The next op that a run would apply to one table. ``replaces`` counts the rows that a reload would change."""
 

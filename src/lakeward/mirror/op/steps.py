@@ -39,6 +39,11 @@ class Step(StrEnum):
     UNDO_DECIDED = "undo.decided"
     UNDO_LOADS = "undo.loads"
 
+    RESET_BEGUN = "reset.begun"
+    RESET_READ = "reset.read"
+    RESET_LOGGED = "reset.logged"
+    RESET_PUBLISHED = "reset.published"
+
     ERASE_NOTED = "erase.noted"
     ERASE_CHANGELOG = "erase.changelog"
     ERASE_REWRITTEN = "erase.rewritten"
@@ -57,6 +62,16 @@ class Step(StrEnum):
     REPAIR_COMPARED = "repair.compared"
     REPAIR_LOGGED = "repair.logged"
     REPAIR_APPLIED = "repair.applied"
+
+    REMOVE_MARKED = "remove.marked"
+    REMOVE_UNREGISTERED = "remove.unregistered"
+    REMOVE_VERSIONS = "remove.versions"
+    REMOVE_EMPTIED = "remove.emptied"
+    REMOVE_DROPPED = "remove.dropped"
+
+    RENAME_MARKED = "rename.marked"
+    RENAME_MOVED = "rename.moved"
+    RENAME_REGISTERED = "rename.registered"
 
     MAINTAIN_PLAN = "maintain.plan"
     MAINTAIN_BRANCH = "maintain.branch"
@@ -121,6 +136,9 @@ _WORK_AFTER = {
     Step.LOAD_PUBLISH: "writing mirror",
     Step.UNDO_DECIDED: "writing changelog",
     Step.UNDO_LOADS: "writing mirror",
+    Step.RESET_BEGUN: "reading files again",
+    Step.RESET_READ: "publishing",
+    Step.RESET_PUBLISHED: "published",
     Step.MAINTAIN_BRANCH: "rewriting files",
     Step.MAINTAIN_WRITE: "comparing rewritten files",
     Step.MAINTAIN_PUBLISH: "rewritten",

@@ -320,6 +320,51 @@ class RegistryContract(WithStore):
         assert cleared is not None
         assert (cleared.active, cleared.error) == (True, None)
 
+    def test_a_table_that_is_removed_is_not_registered_and_keeps_its_runs(self, store: StateStore) -> None:
+        store.set_table(PRODUCT, active=True, settings={"primary_key": ["id"]})
+        store.register(CUSTOMER, active=False)
+        store.record_run(make_run("run-1"))
+        assert store.unregister(PRODUCT)
+        assert not store.unregister(PRODUCT)
+        assert [known.table for known in store.registered()] == [CUSTOMER]
+        assert [run.run_id for run in store.runs(PRODUCT)] == ["run-1"]
+        assert store.register(PRODUCT, active=False)
+        found = store.find_table(PRODUCT)
+        assert found is not None
+        assert found.settings == {}
+
+    def test_settings_and_runs_follow_a_new_name(self, store: StateStore) -> None:
+        store.set_table(PRODUCT, active=True, settings={"primary_key": ["id"]})
+        store.set_error(PRODUCT, "an error")
+        other = make_run("run-1", table=CUSTOMER)
+        for run in (make_run("run-1"), make_run("run-2"), other):
+            store.record_run(run)
+        item = TableId("sales", "item 数量")
+        for _ in range(2):
+            store.rename_table(PRODUCT, item)
+        found = store.find_table(item)
+        assert found is not None
+        assert (found.table, found.active, found.settings, found.error) == (
+            item,
+            True,
+            {"primary_key": ["id"]},
+            "an error",
+        )
+        assert store.find_table(PRODUCT) is None
+        assert store.runs(PRODUCT) == []
+        assert {run.run_id for run in store.runs(item)} == {"run-1", "run-2"}
+        assert {run.table for run in store.runs(run_id="run-1")} == {item, CUSTOMER}
+        assert {run.table for run in store.runs()} == {item, CUSTOMER}
+        assert store.runs(CUSTOMER) == [other]
+
+    def test_a_name_that_is_registered_keeps_its_own_settings(self, store: StateStore) -> None:
+        store.set_table(PRODUCT, active=True, settings={"primary_key": ["id"]})
+        store.set_table(CUSTOMER, settings={"primary_key": ["number"]})
+        store.rename_table(PRODUCT, CUSTOMER)
+        assert [(known.table, known.settings) for known in store.registered()] == [
+            (CUSTOMER, {"primary_key": ["number"]})
+        ]
+
     def test_registered_tables_come_by_name(self, store: StateStore) -> None:
         names = ["b.a", "a.ä", "B.z", "a.z", "a.Z"]
         for name in names:

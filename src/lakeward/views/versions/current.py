@@ -37,6 +37,7 @@ from lakeward.views.versions.places import (
     misplaced,
     place_version,
     require_free_names,
+    withdraw,
 )
 from lakeward.views.versions.register import register, require_lasting, require_name, unregister
 from lakeward.views.versions.tags import remove_versions
@@ -228,6 +229,15 @@ def _free(place: VersionPlace) -> VersionPlace:
         if not place.store.files(free.folder):
             return free
     raise AssertionError
+
+
+def withdraw_current(context: TableContext, publication: Publication) -> None:
+    """Remove what readers of a table's current state open, and the external table that points to it."""
+    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    pointer = place.pointer()
+    if pointer is not None and pointer.registered:
+        unregister(context, pointer.registered)
+    withdraw(place, pointer)
 
 
 def _known(context: TableContext, place: CopyPlace) -> list[Publication]:

@@ -228,6 +228,15 @@ def _is_own_list(copy: CopyPlace, text: str | None) -> bool:
     return all(line.startswith(begins) for line in (text or "").splitlines())
 
 
+def withdraw(copy: CopyPlace, pointer: Pointer | None) -> None:
+    """Remove what readers open: the single file, the link or the symlink manifests, and at last the pointer."""
+    if pointer is not None and pointer.file:
+        _retire_file(copy, pointer)
+    _retire_link(copy, pointer)
+    if pointer is not None:
+        copy.store.remove(copy.root, [POINTER])
+
+
 def _retire_file(copy: CopyPlace, pointer: Pointer) -> None:
     """Remove the single file of former settings; one that was replaced since stays."""
     path = f"{copy.root}/{pointer.file}"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.attempt import BRANCH_PREFIX, Attempt, drop_abandoned
-from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, EMPTY_TAG, GENERATION_STAMP, empty_snapshot
-from lakeward.iceberg.metadata import MAIN
+from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, GENERATION_STAMP, empty_snapshot
+from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import AS_OF_STAMP, MomentKind
 from lakeward.mirror.op.steps import Step

@@ -1,0 +1,142 @@
+"""A table gets another name with everything it has; between the two catalog renames nothing is done on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.config.loading import load_config
+from lakeward.errors import ConfigurationError
+from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.steps import Step
+from lakeward.model import TableId
+from lakeward.session.sessions import session_for
+from tests.spark.crash import Crash, steps_of
+from tests.spark.scene import SCHEMA, TABLE
+from tests.spark.source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.scene import Scene
+
+pytestmark = pytest.mark.spark
+
+CRASHED = steps_of("rename")
+ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 4))
+ITEM = "shop.item"
+
+
+def begun(scene: Scene, versions: Path) -> tuple[Source, dict[str, Any]]:
+    """Return the source and the settings of a registered table with two ops, a published version and a tag."""
+    scene.configure({})
+    source, settings = Source(scene), {"schema": SCHEMA, "primary_key": ["id"]}
+    source.load("LOAD00000001.csv", *ROWS)
+    scene.lakeward.set_table(TABLE, settings=settings, active=True)
+    source.change("20240102-000000000.csv", "U,1,changed,y,2.00")
+    scene.run(TABLE)
+    scene.lakeward.snapshots.create([TABLE], as_of="op:1", to=str(versions))
+    scene.lakeward.snapshots.create([TABLE], as_of="op:1", tag="kept")
+    return source, settings
+
+
+def check_plan(lake: Lakeward, settings: dict[str, Any]) -> None:
+    lake.set_table("sales.taken", settings=settings)
+    with pytest.raises(ConfigurationError, match=r"there is a table sales\.taken already"):
+        lake.rename_table(TABLE, "sales.taken")
+    with pytest.raises(ConfigurationError, match=r"no table sales\.produkt; did you mean sales\.product"):
+        lake.plan_rename_table("sales.produkt", ITEM)
+    plan = lake.plan_rename_table(TABLE, ITEM)
+    assert (plan.path, plan.resumes, plan.file) == ("sales/product", False, None)
+    assert plan.tables == {"sales_changes.product": "shop_changes.item", TABLE: ITEM}
+    assert [version.kind for version in plan.versions] == ["files"]
+
+
+def check_between(scene: Scene) -> None:
+    """Between the two renames nothing is done on the table, under either name."""
+    lake = scene.lakeward
+    assert changelog_of(lake.spark, TableId.parse(ITEM)).exists()
+    assert mirror_of(lake.spark, TableId.parse(TABLE)).exists()
+    report = scene.try_run(TABLE).tables[0]
+    assert (report.message or "").startswith("sales.product is being renamed to shop.item")
+    assert report.hint == "lakeward tables rename sales.product shop.item"
+    for refused in (
+        lambda: lake.rename_table(TABLE, "shop.other"),
+        lambda: lake.remove_table(TABLE, drop_data=True),
+    ):
+        with pytest.raises(ConfigurationError, match=r"is being renamed to shop\.item"):
+            refused()
+
+
+def rename_with_crashes(scene: Scene) -> list[str]:
+    """Rename until it comes through, with a crash at every step; return the steps."""
+    crashed: list[str] = []
+
+    def crash(_table: str, step: str) -> None:
+        if step not in crashed:
+            crashed.append(step)
+            raise Crash(step)
+
+    while True:
+        scene.on_step = crash
+        try:
+            done = scene.lakeward.rename_table(TABLE, ITEM)
+        except Crash:
+            scene.on_step = None
+            scene.close()
+            if crashed[-1] == Step.RENAME_MOVED:
+                check_between(scene)
+        else:
+            scene.on_step = None
+            assert done.resumes
+            return crashed
+
+
+def test_everything_follows_the_new_name_whatever_interrupts_it(scene: Scene, tmp_path: Path) -> None:
+    source, settings = begun(scene, tmp_path / "versions")
+    before = scene.rows()
+    check_plan(scene.lakeward, settings)
+    uuid = str(mirror_of(scene.lakeward.spark, TableId.parse(TABLE)).load().uuid())
+    assert {*rename_with_crashes(scene)} == {*CRASHED}
+    lake = scene.lakeward
+    assert lake.find_table(TABLE) is None
+    assert lake.table(ITEM).settings.path == "sales/product"
+    assert scene.rows(ITEM) == before
+    assert [(run.done, run.failed) for run in lake.runs(ITEM)] == [(0, 1), (1, 0)]
+    assert lake.discover().new == (), "the folder belongs to the renamed table"
+    assert str(mirror_of(lake.spark, TableId.parse(ITEM)).load().uuid()) == uuid
+    states = {version.kind: version.state for version in lake.snapshots.list([ITEM])}
+    assert states == {"files": "current", "tag": "current"}
+    source.change("20240103-000000000.csv", "U,2,changed,y,2.00")
+    assert [op.op for op in scene.run(ITEM).ops] == [3]
+    assert scene.rows(ITEM) == source.rows()
+    scene.forget_state()
+    assert scene.lakeward.rebuild_state() == [ITEM]
+    assert scene.run(ITEM).ops == ()
+    # The old name is free: another table may have it.
+    scene.lakeward.set_table(TABLE, settings={**settings, "path": "other/product"}, active=True)
+    scene.land("LOAD00000001.csv", "1,other,x,1.00", folder="other/product")
+    scene.run(TABLE)
+    assert [row[1] for row in scene.rows()] == ["other"]
+    assert scene.rows(ITEM) == source.rows()
+
+
+def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSession) -> None:
+    file = tmp_path / "lakeward.yaml"
+    file.write_text("tables:\n  sales.product:  # mine\n    primary_key: [id]\n")
+    config = load_config(file)
+    with Lakeward(config, spark=session_for(spark, config)) as lake:
+        plan = lake.rename_table(TABLE, ITEM)
+        assert (plan.file, plan.line, plan.tables) == (str(file), 2, {})
+    assert file.read_text() == "tables:\n  shop.item:  # mine\n    path: sales/product\n    primary_key: [id]\n"
+    file.write_text("lake: {catalog: 'hadoop://'}\ntables:\n  sales.product: {}\n")
+    config = load_config(file)
+    with (
+        Lakeward(config, spark=session_for(spark, config)) as lake,
+        pytest.raises(ConfigurationError, match="a Hadoop catalog cannot rename tables"),
+    ):
+        lake.plan_rename_table(TABLE, ITEM)

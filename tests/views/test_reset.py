@@ -1,0 +1,177 @@
+"""A table is read again from landing: readers keep what it was until the new state is there, and it can be undone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.errors import ChangedFileError, ConfigurationError, ConflictError, DataError, VanishedError
+from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.mirror.op.checkpoints import op_moment
+from lakeward.mirror.op.steps import Step
+from lakeward.model import TableId
+from tests.spark.crash import Crashes, crash_at, leave_branches, steps_of
+from tests.spark.scene import TABLE
+from tests.spark.source import Source, check_books
+from tests.views.moments import asked
+
+if TYPE_CHECKING:
+    from tests.spark.scene import Scene
+
+pytestmark = pytest.mark.spark
+
+ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 6))
+JANUARY = 1704067200.0
+DAY = 86400.0
+CRASHED = steps_of("reset")
+
+
+def landed(scene: Scene, **settings: Any) -> Source:
+    """Land and run a load and two batches: three ops."""
+    scene.table(rewrite_share=10, **settings)
+    source = Source(scene)
+    source.load("LOAD00000001.csv", *ROWS, mtime=JANUARY)
+    scene.run()
+    for number in (2, 3):
+        source.change(f"2024010{number}-000000000.csv", f"U,1,update {number},y,2.00", f"D,{number},,,0")
+        scene.run()
+    return source
+
+
+def references(scene: Scene) -> list[str]:
+    tables = (of(scene.lakeward.spark, TableId.parse(TABLE)) for of in (mirror_of, changelog_of))
+    return [name for table in tables for name in table.branches()]
+
+
+def test_files_are_read_again_and_the_former_state_is_kept(scene: Scene) -> None:
+    source = landed(scene)
+    before, files = scene.rows(), ["LOAD00000001.csv", "20240102-000000000.csv", "20240103-000000000.csv"]
+    source.change("20240104-000000000.csv", "I,9,never read before,y,1.00")
+    plan = scene.lakeward.plan_reset_table(TABLE)
+    assert (plan.op, plan.newest_op, plan.rows, plan.file_count, plan.new_files, plan.cut) == (4, 3, 3, 4, 1, "")
+    assert {*plan.files} >= {f"sales/product/{name}" for name in files}
+    assert scene.rows() == before
+
+    seen = []
+
+    def look(_table: str, step: str) -> None:
+        if step in (Step.APPLY_DONE, Step.RESET_READ):
+            seen.append(scene.rows())
+
+    scene.on_step = look
+    done = scene.lakeward.reset_table(TABLE, newest_op=3)
+    scene.on_step = None
+    assert [(op.op, op.kind) for op in done.ops] == [(4, "reset"), (5, "load"), (6, "batch")]
+    assert seen
+    assert all(rows == before for rows in seen), "readers see nothing of it before it is complete"
+    assert scene.rows() == source.rows()
+    assert done.rows == len(source.rows())
+    assert sorted(references(scene)) == sorted(
+        ["lakeward-empty", "load-1", "main", "undone-4", "undone-4-load-1", "lakeward-empty", "main"]
+    )
+    assert scene.run().ops == ()
+    check_books(scene)
+    assert [op["op"] for op in scene.lakeward.run_detail(scene.lakeward.runs()[1].run_id).tables[0]["ops"]] == [4, 5, 6]
+
+    # What was before the reset can be asked for, also by op, and restored.
+    assert sorted(tuple(row.values()) for row in asked(scene.lakeward, TABLE, op_moment(3))) == before
+    with pytest.raises(ConflictError, match="is at op 6; it was at op 3"):
+        scene.lakeward.reset_table(TABLE, newest_op=3)
+    scene.lakeward.undo(TABLE, to_op=3)
+    assert scene.rows() == before
+    scene.run()
+    assert scene.rows() == source.rows()
+    assert scene.lakeward.verify([TABLE]).tables[0].verdict == "clean"
+
+
+def test_decisions_about_files_hold_and_erased_rows_stay_erased(scene: Scene) -> None:
+    scene.table(rewrite_share=10)
+    source = Source(scene)
+    source.load("LOAD00000001.csv", *ROWS, mtime=JANUARY)
+    source.change("20240102-000000000.csv", "U,1,in the reload,y,2.00")
+    scene.run()
+    source.reload("LOAD00000001.csv", *(f"{key},reloaded,x,1.00" for key in range(1, 5)), mtime=JANUARY + 10 * DAY)
+    scene.run()
+    source.change("20240120-000000000.csv", "U,2,after it,y,2.00")
+    scene.run()
+    source.change("20240121-000000000.csv", "U,3,wrong,y,2.00")
+    op = scene.run().ops[-1].op
+    fenced = "sales/product/20240121-000000000.csv"
+    scene.lakeward.undo(TABLE, to_op=op - 1, skip_files=[fenced])
+    scene.lakeward.erase(TABLE, [{"id": 4}], reason="test")
+    before = scene.rows()
+    assert {row[0]: row[1] for row in before} == {1: "reloaded", 2: "after it", 3: "reloaded"}
+
+    plan = scene.lakeward.plan_reset_table(TABLE)
+    assert (plan.fenced, plan.erased_keys, plan.generation) == ((fenced,), 1, 2)
+    assert plan.cut.startswith("20240111")
+    scene.lakeward.reset_table(TABLE)
+    assert scene.rows() == before
+    # What is fenced stays fenced, and a change file from before the load is still recognised as such.
+    source.change("20240103-000000000.csv", "U,2,before the reload,y,2.00")
+    assert [op.files for op in scene.run().ops] == [1]
+    assert scene.rows() == before
+    check_books(scene)
+
+
+def test_a_reset_is_refused_where_landing_is_not_what_the_table_was_made_from(scene: Scene) -> None:
+    source = landed(scene)
+    before = scene.rows()
+    folder = scene.landing / source.folder
+    change, text = folder / "20240102-000000000.csv", (folder / "20240102-000000000.csv").read_text()
+    change.unlink()
+    with pytest.raises(VanishedError, match=r"of 3 files .* 1 can no longer be found in landing: .*20240102"):
+        scene.lakeward.plan_reset_table(TABLE)
+    change.write_text(text.replace("update", "UPDATE"))
+    with pytest.raises(ChangedFileError, match=r"other content now: .*20240102"):
+        scene.lakeward.reset_table(TABLE)
+    change.write_text(text)
+    # A new file that cannot be read ends the reset, and everything is as it was.
+    bad = source.folder + "/20240109-000000000.csv"
+    (scene.landing / bad).write_text("U,1,bad,y,oops\n")
+    with pytest.raises(DataError, match="oops"):
+        scene.lakeward.reset_table(TABLE)
+    assert not [name for name in references(scene) if name.startswith("lakeward-reset")]
+    assert scene.rows() == before
+    (scene.landing / bad).unlink()
+    assert scene.lakeward.status()[0].op == 3
+    scene.lakeward.undo(TABLE, to_op=0)
+    with pytest.raises(ConfigurationError, match="is empty: no file counts as read"):
+        scene.lakeward.plan_reset_table(TABLE)
+
+
+@pytest.mark.parametrize("steps", [pytest.param("every", marks=pytest.mark.soak), "own"])
+def test_a_crash_leaves_the_table_as_it_was_or_is_finished(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, steps: str
+) -> None:
+    leave_branches(monkeypatch)
+    source = landed(scene)
+    before = scene.rows()
+    source.change("20240104-000000000.csv", "I,9,new,y,1.00")
+    after = source.rows()
+    act = lambda: scene.lakeward.reset_table(TABLE)  # noqa: E731
+    if steps == "every":
+        crashes = Crashes(scene)
+        crashes.passed_over = steps_of("choose", "check")
+        crashes.through([before, after], act)
+        assert {*CRASHED} <= {*crashes.crossed}
+    else:
+        crash_at(scene, Step.RESET_READ, act)
+        assert scene.rows() == before
+        # A run works on the former state: a late change is folded into the load that it had.
+        source.change("20240101-120000000.csv", "U,5,late,y,7.00", "I,2,late,y,7.00")
+        assert [(op.op, op.late) for op in scene.run().ops] == [(4, True)]
+        before = after = source.rows()
+        assert scene.rows() == before
+        scene.forget_state()
+        crash_at(scene, Step.RESET_LOGGED, act)
+        assert scene.rows() == before
+        plan = scene.lakeward.plan([TABLE])[0]
+        assert "the ops of a reset, 5 to 7, are not applied yet" in (plan.message or "")
+        scene.run()
+        assert scene.lakeward.status()[0].op == 7
+    assert scene.rows() == after
+    assert not [name for name in references(scene) if name.startswith("lakeward-reset")]
+    scene.run()
+    check_books(scene)
