@@ -175,3 +175,22 @@ def test_a_crash_leaves_the_table_as_it_was_or_is_finished(
     assert not [name for name in references(scene) if name.startswith("lakeward-reset")]
     scene.run()
     check_books(scene)
+
+
+@pytest.mark.soak
+def test_files_keep_the_order_in_which_they_were_first_seen(scene: Scene) -> None:
+    files = {"load": "part-*.csv", "changes": "delta_*.csv", "order": "arrival"}
+    scene.table(rewrite_share=10, files=files, max_files=1)
+    scene.land("part-0.csv", *ROWS)
+    scene.land("delta_b.csv", "U,1,seen first,y,1.00")
+    scene.run()
+    scene.land("delta_a.csv", "U,1,seen last,y,1.00")
+    scene.run()
+    before = scene.rows()
+    assert before[0][1] == "seen last"
+    scene.land("delta_0.csv", "U,2,never read before,y,1.00")
+    plan = scene.lakeward.plan_reset_table(TABLE)
+    assert (plan.file_count, plan.new_files) == (4, 1)
+    scene.lakeward.reset_table(TABLE)
+    assert [row[1] for row in scene.rows()][:2] == ["seen last", "never read before"]
+    assert scene.lakeward.verify([TABLE]).tables[0].verdict == "clean"

@@ -25,6 +25,7 @@ from lakeward.errors import (
 )
 from lakeward.formats.base import FileSummary
 from lakeward.iceberg.attempt import drop_abandoned
+from lakeward.mirror.op.arrivals import placed
 from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.mirror.op.choose import Scan, list_landing
 from lakeward.mirror.op.context import RunOptions
@@ -33,6 +34,7 @@ from lakeward.mirror.op.erased import unfinished_erasure
 from lakeward.mirror.op.isolation import isolated
 from lakeward.mirror.op.ledger import progress_of
 from lakeward.mirror.op.loads import undecided_loads
+from lakeward.mirror.op.places import is_recorded
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import TableOps, carry_out, finish_interrupted, require_whole
 from lakeward.model import Disposition, FileClass, OpKind, Progress
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
 # How many files a plan lists and an error names; beyond that they are only counted.
 LISTED, _NAMED = 1000, 5
-_NOT_USED = frozenset({Disposition.SUPERSEDED, Disposition.RETURNED, Disposition.FENCED})
+_NOT_USED = frozenset({Disposition.SUPERSEDED, Disposition.RETURNED, Disposition.FENCED, Disposition.ARRIVED})
 _DECISIONS = (OpKind.RETRY, OpKind.REPAIR)
 
 
@@ -135,15 +137,16 @@ class _Landing:
     older: _Some = field(default_factory=_Some)
     undecided: _Some = field(default_factory=_Some)
 
-    def add(self, file: LandingFile, entry: LedgerEntry | None) -> None:
+    def add(self, listed_file: LandingFile, known: LedgerEntry | None) -> None:
         """Add a file with its entry in the ledger."""
-        is_load = file.file_class is FileClass.LOAD
+        file, is_load = placed(listed_file, known), listed_file.file_class is FileClass.LOAD
+        entry = None if known is not None and known.disposition is Disposition.ARRIVED else known
         if entry is not None and entry.disposition is Disposition.FENCED:
             self.fenced.append(entry)
             return
         if entry is None:
             self.new_files += 1
-            if not is_load and self.current.is_undecided(file.time):
+            if not is_load and is_recorded(file) and self.current.is_undecided(file.time):
                 self.undecided.add(file.path)
         elif is_load and (entry.generation != self.current.number or not _is_used(entry)):
             self.left_out.append(file.path)
