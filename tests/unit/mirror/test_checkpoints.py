@@ -11,6 +11,7 @@ from lakeward.iceberg.metadata import MAIN, Snapshot
 from lakeward.mirror.op.checkpoints import (
     Checkpoint,
     best_checkpoint,
+    file_moment,
     is_undone,
     load_at,
     op_moment,
@@ -72,6 +73,13 @@ def test_no_state_serves_where_all_hold_later_commits() -> None:
 def test_an_op_is_served_by_states_up_to_it() -> None:
     kept = Kept(applied(1), applied(2), applied(3))
     assert best(kept, op_moment(2), progress=Progress(2)) == Checkpoint(2, 2)
+
+
+def test_the_end_of_a_file_is_served_by_states_that_read_no_later_file() -> None:
+    kept = Kept(applied(1), applied(2), applied(3), tags={"t": applied(2, as_of=DAY)})
+    ends = file_moment("20240401000000000000")
+    assert best_checkpoint(kept, ends, 1, NINE_OPS, None, newest_op=2) == Checkpoint(2, 2)  # type: ignore[arg-type]
+    assert best_checkpoint(kept, ends, 1, NINE_OPS, None, newest_op=0) is None  # type: ignore[arg-type]
 
 
 def test_states_of_another_generation_do_not_serve() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lakeward.errors import ConfigurationError
 from lakeward.formats.dms.changes import SEQUENCE_DIGITS
-from lakeward.mirror.op.checkpoints import MomentKind, op_moment, parse_moment
+from lakeward.mirror.op.checkpoints import MomentKind, file_moment, op_moment, parse_moment
 
 SECOND = 1_000_000
 NOON = 1_605_355_200 * SECOND  # 2020-11-14T12:00:00Z
@@ -52,6 +52,12 @@ def test_digits_compare_with_the_times_of_file_names() -> None:
     assert parse_moment("2020-11-14T12:00:00.5").digits == "20201114120000500000"
     assert parse_moment("sequence:20201114120000000000000000000000042").digits == "20201114120000009999"
     assert parse_moment("sequence:42").digits == "9" * 20
+
+
+def test_the_end_of_a_file_is_placed_by_its_name_alone() -> None:
+    first, later = file_moment("20201114120000000000"), file_moment("20201114120000000001")
+    assert later.is_after(first) and not first.is_after(later)
+    assert (first.kind, first.op, first.micros, first.digits) == (MomentKind.FILE, None, None, "20201114120000000000")
 
 
 def test_an_op_has_a_number_and_no_time() -> None:

@@ -20,7 +20,15 @@ from lakeward.mirror.op.fold import FoldInput, fold_changes, fold_keyless
 from lakeward.mirror.op.ledger import applied_progress, last_load_ops, op_record, op_records, require_state
 from lakeward.model import Generation, OrderBy
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import is_delete, is_partial, is_standing, lacking_keys, lacks_commit_time, place
+from lakeward.transforms.fold import (
+    is_delete,
+    is_from_load,
+    is_partial,
+    is_standing,
+    lacking_keys,
+    lacks_commit_time,
+    place,
+)
 from lakeward.transforms.moves import is_arrival
 
 if TYPE_CHECKING:
@@ -85,6 +93,8 @@ class PointInTime:
             return F.lit(True)
         if self.moment.kind is MomentKind.SEQUENCE:
             return _is_load_row() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
+        if self.moment.kind is MomentKind.FILE:
+            return is_from_load() | (column(S.FILE_TIME) <= F.lit(self.moment.limit))
         by_then = column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros))
         return _is_load_row() | column(S.COMMIT_TIME).isNull() | by_then
 
@@ -131,7 +141,8 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
     if not context.settings.primary_key:
         return _keyless(at, workspace)
     mirror = context.mirror.metadata()
-    checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load)
+    newest = _newest_op_before(at) if moment.kind is MomentKind.FILE else None
+    checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load, newest_op=newest)
     changes, is_held = at.changes(), _is_held(checkpoint)
     _require_times(at, changes)
     span = _span_since(at, changes, checkpoint)
@@ -232,7 +243,9 @@ def first_digits(cdc_start: str, timezone: str) -> str:
 
 
 def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:
-    """Refuse a query by time or sequence where the changes do not contain it."""
+    """Refuse a query by time or sequence where the changes do not contain it; files are placed by their names."""
+    if moment.kind is MomentKind.FILE:
+        return
     by_sequence = moment.kind is MomentKind.SEQUENCE
     if by_sequence and generation.order_by not in (OrderBy.SEQUENCE, None):
         msg = (
@@ -242,6 +255,15 @@ def _require_order(context: TableContext, moment: Moment, generation: Generation
     if not by_sequence and context.settings.timestamp_column is None:
         msg = f"{context.table} has no timestamp_column: the commit times of its changes are unknown"
         raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER   (lakeward runs lists ops with their times)")
+
+
+def _newest_op_before(at: PointInTime) -> int:
+    """Return the newest op up to which no op of the generation read a file that is named after the moment."""
+    later = (column(S.KIND) == S.KIND_FILE) & (column(S.FILE_TIME) > F.lit(at.moment.limit))
+    counts = (column(S.OP) <= F.lit(at.progress.op)) & is_standing(at.progress.undone)
+    own = counts & (column(S.GENERATION) == F.lit(at.generation.number))
+    first = at.context.changelog.read(at.changelog.id).filter(later & own).agg(F.min(S.OP)).collect()[0][0]
+    return at.progress.op if first is None else first - 1
 
 
 def _is_held(checkpoint: Checkpoint | None) -> Column:

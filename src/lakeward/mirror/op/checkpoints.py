@@ -42,13 +42,15 @@ class MomentKind(StrEnum):
     TIME = "time"
     OP = "op"
     SEQUENCE = "sequence"
+    FILE = "file"
 
 
 @dataclass(frozen=True)
 class Moment:
     """The end of a moment: everything up to ``limit`` counts, ``limit`` included.
 
-    ``limit`` is microseconds since 1970, an op number, or a change sequence padded as the changelog keeps it.
+    ``limit`` is microseconds since 1970, an op number, a change sequence padded as the changelog keeps it, or the time
+    in the name of a file, in 20 digits: then all changes of files named up to it count, whatever their commit times.
     ``label`` names the moment in files and lists.
     """
 
@@ -77,6 +79,8 @@ class Moment:
         """The moment as the 20 digits of file name times; empty for an op."""
         if self.kind is MomentKind.TIME:
             return time_digits(int(self.limit))
+        if self.kind is MomentKind.FILE:
+            return str(self.limit)
         if self.kind is MomentKind.SEQUENCE:
             # A DMS change sequence has 35 digits and begins with the time of the commit, YYYYMMDDHHMMSS and hundredths;
             # any other number can only be of the newest generation.
@@ -88,6 +92,11 @@ class Moment:
 def op_moment(op: int) -> Moment:
     """Return the moment after an op."""
     return Moment(MomentKind.OP, op, f"op-{op}")
+
+
+def file_moment(digits: str) -> Moment:
+    """Return the moment after all files whose names have a time, as 20 digits, up to this one."""
+    return Moment(MomentKind.FILE, digits, f"file-{digits}")
 
 
 def parse_moment(text: str, timezone: str = "UTC") -> Moment:
@@ -171,17 +180,27 @@ def require_load(table: TableId, generation: int, load: Snapshot | None, op: int
 
 
 def best_checkpoint(
-    mirror: TableMetadata, moment: Moment, generation: int, progress: Progress, load: Snapshot | None
+    mirror: TableMetadata,
+    moment: Moment,
+    generation: int,
+    progress: Progress,
+    load: Snapshot | None,
+    *,
+    newest_op: int | None = None,
 ) -> Checkpoint | None:
-    """Return the newest kept state that can be used for a moment, None where only the load can."""
+    """Return the newest kept state that can be used for a moment, None where only the load can.
+
+    ``newest_op`` is the newest op up to which every change counts at the moment, where the metadata does not show it.
+    """
     if moment.kind is MomentKind.SEQUENCE:
         return None
+    last = progress.op if newest_op is None else min(newest_op, progress.op)
     floor = max(_op(load, LOAD_STAMP) if load else 0, _last_repair(mirror))
     found = [
         (reached, op, Checkpoint(snapshot.id, op, until))
         for snapshot, until in _candidates(mirror)
         if snapshot.summary.get(GENERATION_STAMP) == str(generation)
-        if (op := _op(snapshot, APPLIED_STAMP)) >= floor and op <= progress.op and not is_undone(op, progress.undone)
+        if (op := _op(snapshot, APPLIED_STAMP)) >= floor and op <= last and not is_undone(op, progress.undone)
         if (reached := _reached(snapshot, until, moment)) is not None
     ]
     return max(found, key=lambda candidate: candidate[:2], default=(0, 0, None))[2]
