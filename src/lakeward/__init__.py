@@ -16,6 +16,7 @@ _NAMES_BY_MODULE = {
     "lakeward.api.doctor": "Check doctor",
     "lakeward.api.history": "History",
     "lakeward.api.inputs": "format_setting parse_key parse_setting read_keys",
+    "lakeward.api.points": "Point PointTagReport Points PointsReport",
     "lakeward.api.snapshots": "SnapshotReport Snapshots snapshots_exit_code",
     "lakeward.cassandra.budget": "RateLimits",
     "lakeward.cassandra.clusters": "LiveTable",
@@ -98,6 +99,7 @@ _NAMES_BY_MODULE = {
     "lakeward.views.erasure": "ErasedPlace Receipt",
     "lakeward.views.history.rows": "ChangeVerdict HistoryEntry RowHistory",
     "lakeward.views.history.scd2": "HistoryReport",
+    "lakeward.views.points.rule": "Prevented",
     "lakeward.views.verification.report": "RowFinding TableVerification Verdict Verified VerifyReport",
     "lakeward.views.versions.manage": "Version VersionState",
 }

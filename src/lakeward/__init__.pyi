@@ -9,6 +9,12 @@ from lakeward.api.inputs import (
     parse_setting as parse_setting,
     read_keys as read_keys,
 )
+from lakeward.api.points import (
+    Point as Point,
+    PointTagReport as PointTagReport,
+    Points as Points,
+    PointsReport as PointsReport,
+)
 from lakeward.api.snapshots import (
     SnapshotReport as SnapshotReport,
     Snapshots as Snapshots,
@@ -193,6 +199,7 @@ from lakeward.views.history.rows import (
     RowHistory as RowHistory,
 )
 from lakeward.views.history.scd2 import HistoryReport as HistoryReport
+from lakeward.views.points.rule import Prevented as Prevented
 from lakeward.views.verification.report import (
     RowFinding as RowFinding,
     TableVerification as TableVerification,

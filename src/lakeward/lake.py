@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lakeward.api.doctor import Check
     from lakeward.api.history import History
     from lakeward.api.opened import During
+    from lakeward.api.points import Points
     from lakeward.api.snapshots import Snapshots
     from lakeward.config.services import WatchSettings
     from lakeward.mirror.columns_repair import ColumnsRepair
@@ -575,6 +576,13 @@ class Lakeward:
         from lakeward.api.snapshots import Snapshots
 
         return Snapshots(self._opened)
+
+    @property
+    def points(self) -> Points:
+        """Moments at which all tables of a group show one state of their database: list them, set their tags."""
+        from lakeward.api.points import Points
+
+        return Points(self._opened)
 
     # Quarantine
 

@@ -15,6 +15,8 @@ CHANGELOG_SUFFIX = "_changes"
 HISTORY_SUFFIX = "_history"
 # Suffixes of namespaces for what Lakeward keeps beside mirrors.
 RESERVED_SUFFIXES = {CHANGELOG_SUFFIX: "changelogs", HISTORY_SUFFIX: "histories"}
+# Replication tools write a change within this time of its commit, or are known to lag behind.
+USUAL_LAG_US = 3_600_000_000
 _OTHER_NAME = "declare the table under another schema name and set its path:"
 
 

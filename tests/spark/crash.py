@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 # Families of steps with a crash test in tests/views; test_steps.py there requires it.
-ELSEWHERE = ("publish", "undo", "reset", "remove", "rename", "erase", "maintain", "repair", "scd2")
+ELSEWHERE = (
+    "publish", "point", "undo", "reset", "remove", "rename", "erase", "maintain", "repair", "scd2",
+)  # fmt: skip
 
 
 def steps_of(*families: str) -> tuple[Step, ...]:

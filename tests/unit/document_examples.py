@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from lakeward.api.doctor import Check
+from lakeward.api.points import Point, PointsReport, PointTagReport
 from lakeward.api.snapshots import SnapshotReport
 from lakeward.cassandra.compare import ComparisonReport
 from lakeward.cassandra.counting import CountReport, PartitionsReport
@@ -66,9 +67,11 @@ from lakeward.testing.simulator import SimulationResult
 from lakeward.views.erasure import ErasedPlace, Receipt
 from lakeward.views.history.rows import ChangeVerdict, HistoryEntry, RowHistory
 from lakeward.views.history.scd2 import HistoryReport
+from lakeward.views.points.rule import Prevented
 from lakeward.views.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
 from lakeward.views.versions.manage import Version, VersionState
 from lakeward.views.versions.manifest import Lineage, Manifest, Publication, PublicationKind
+from lakeward.views.versions.marks import PointMark
 from lakeward.views.versions.places import Pointer
 
 _MOMENT = datetime(2026, 11, 18, 9, 30, 1, 250_000, tzinfo=UTC)
@@ -295,6 +298,11 @@ EXAMPLES: dict[str, Any] = {
     "op record of an erasure": OpRecord(5, OpKind.ERASE, 2, Progress(5), erasure=_ERASURE, reason="ü"),
     "pointer": Pointer(
         "sales.product", "op-3", "../v/version=op-3", "to/v/version=op-3", "final.csv", "00", "a.b", op=3
+    ),
+    "point mark": PointMark({"bank.ä": "abc"}, "now"),
+    "point tags": PointTagReport("point-x", False, (SnapshotReport("a.b", "failed", exit_code=2),), "why", "what", 2),
+    "points": PointsReport(
+        ("a.b",), (Point("point-x", "then", None, False, "none", (Prevented(None, "it is open"),)),), ("a.b",)
     ),
     "progress": _PROGRESS,
     "partition candidate": PartitionCandidate("months(at)", "from then to now"),

@@ -22,6 +22,7 @@ INTERNAL = {
     "History.__init__": "lake.history returns it",
     "Lakeward.storage": "watchers take the files of the landing from it",
     "LocalCassandra.__init__": "cassandra_demo_server returns it",
+    "Points.__init__": "lake.points returns it",
     "Snapshots.__init__": "lake.snapshots returns it",
     "StateStore": "types of an adapter are in lakeward.state.base and lakeward.model, as docs/state.md says",
     "Watcher.__init__": "lake.watch returns it",

@@ -79,7 +79,8 @@ class Snapshots:
 
     @takes(
         tables=TEXTS,
-        as_of=TEXT,
+        as_of=OPTIONAL_TEXT,
+        point=OPTIONAL_TEXT,
         to=OPTIONAL_TEXT,
         layout=TEXT,
         date_column=OPTIONAL_TEXT,
@@ -92,7 +93,8 @@ class Snapshots:
         self,
         tables: Sequence[str] = (),
         *,
-        as_of: str,
+        as_of: str | None = None,
+        point: str | None = None,
         to: str | None = None,
         layout: str = "flat",
         date_column: str | None = None,
@@ -107,6 +109,8 @@ class Snapshots:
             tables: names as ``schema.table``.
             as_of: ``2020-11-14``, ``2020-11-14T10:30:00``, ``op:41`` or ``sequence:NUMBER``; days count in the
                 configured time zone.
+            point: instead of a moment, a point of the tables as ``lake.points`` lists them, or ``newest``: files show
+                all tables as they were after the same transaction.
             to: folder under which ``<schema>.<table>/version=…`` is written; a relative one counts from here.
             layout: ``flat``, or ``dated`` for one folder per date of ``date_column``.
             date_column: a date or timestamp column.
@@ -133,9 +137,18 @@ class Snapshots:
         if tag is not None and (wanted is not None or shape != FileShape(timezone=config.timezone)):
             msg = "a tag has neither files nor a registered table"
             raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or use --to PATH")
+        if point is not None:
+            request = SnapshotRequest(
+                self._point(chosen, as_of, point, tag), _absolute(to), shape, wanted, tag, replace
+            )
+            reports = [report_of(known, partial(self._create, known, request)) for known in chosen]
+            return _unless_changed(self._lake, chosen, request.moment, reports)
+        if as_of is None:
+            msg = "a snapshot needs a moment: exactly one of as_of and point"
+            raise ConfigurationError(msg, hint="--as-of MOMENT, or --point POINT")
         moment = parse_moment(as_of, config.timezone)
         request = SnapshotRequest(moment, _absolute(to), shape, wanted, tag, replace)
-        return [_report_of(known, partial(self._create, known, request)) for known in chosen]
+        return [report_of(known, partial(self._create, known, request)) for known in chosen]
 
     @takes(path=TEXT)
     def read(self, path: str) -> DataFrame:
@@ -172,7 +185,7 @@ class Snapshots:
         if version is not None:
             _require_version([bench.context(known) for known in chosen], version)
         return [
-            _report_of(known, partial(_refresh, bench, known, checked.publication))
+            report_of(known, partial(_refresh, bench, known, checked.publication))
             for known in chosen
             for checked in outdated_publications(bench.context(known), version)
         ]
@@ -207,7 +220,18 @@ class Snapshots:
         if not dry_run:
             drop_versions(context, gone)
         outcome = "would drop" if dry_run else "dropped"
-        return [_report(context, publication, outcome=outcome) for publication in gone]
+        return [publication_report(context, publication, outcome=outcome) for publication in gone]
+
+    def _point(self, chosen: Sequence[KnownTable], as_of: str | None, point: str, tag: str | None) -> Moment:
+        from lakeward.api.points import require_group, require_point
+
+        if as_of is not None:
+            msg = "a snapshot is of a moment or of a point: exactly one of the two is needed"
+            raise ConfigurationError(msg, hint="--as-of MOMENT, or --point POINT")
+        if tag is not None:
+            msg = "tags of a point have its name, and are complete once all its tables have them"
+            raise ConfigurationError(msg, hint=f"lakeward points --tag {point}")
+        return require_point(self._lake, require_group(self._lake.config, chosen), point)
 
     def _create(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
         bench = self._lake.workbench()
@@ -217,14 +241,14 @@ class Snapshots:
             with bench.leased(known) as context:
                 name = request.tag or request.moment.label
                 made = create_tag(context, request.moment, name, replacing=request.replace)
-                return _report(context, made, dropped=_apply_retention(context))
+                return publication_report(context, made, dropped=apply_retention(context))
         if request.register is not None and bench.is_own_session:
             from lakeward.views.versions.register import require_lasting
 
             require_lasting(bench.spark, bench.config)
         context = bench.context(known)
         made = _create_files(context, known, request)
-        return _report(context, made, dropped=_apply_retention(context))
+        return publication_report(context, made, dropped=apply_retention(context))
 
 
 def _refresh(bench: Workbench, known: KnownTable, publication: Publication) -> SnapshotReport:
@@ -232,10 +256,10 @@ def _refresh(bench: Workbench, known: KnownTable, publication: Publication) -> S
 
     # Only a tag is written to the mirror; files are made while runs go on.
     with bench.leased(known) if publication.kind == "tag" else nullcontext(bench.context(known)) as context:
-        return _report(context, rebuild_publication(context, publication))
+        return publication_report(context, rebuild_publication(context, publication))
 
 
-def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> SnapshotReport:
+def report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> SnapshotReport:
     """Return the report of the work on one table; an error becomes a report."""
     from lakeward.spark.errors import as_lakeward_error
 
@@ -250,6 +274,35 @@ def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> Snapsho
             **stopped.as_fields(),
         )
     return replaced(report, seconds=time.monotonic() - started)
+
+
+def _unless_changed(lake: OpenedLake, chosen: Sequence[KnownTable], moment: Moment, reports: Reports) -> Reports:
+    """Return the reports on versions of a point, failed where files that belong before it arrived meanwhile."""
+    from lakeward.api.points import changed_since, group_contexts
+    from lakeward.views.versions.manage import VersionState, check_publications
+
+    contexts = group_contexts(lake, chosen)
+    problem = changed_since(contexts, moment)
+    current = {
+        (str(context.table), checked.publication.location)
+        for context in contexts
+        for checked in check_publications(context)
+        if checked.state is VersionState.CURRENT
+    }
+    late = "changes that belong before the point were applied while it was written"
+    return [
+        replaced(
+            report,
+            outcome="failed",
+            message=f"{report.table}: {problem or late}; {report.location} may not fit the other tables",
+            hint="lakeward points; then the same command with --replace",
+            error_kind="conflict",
+            exit_code=3,
+        )
+        if report.outcome == "done" and (problem or (report.table, report.location) not in current)
+        else report
+        for report in reports
+    ]
 
 
 def _require_version(contexts: Sequence[TableContext], version: str) -> None:
@@ -296,7 +349,7 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
     return made
 
 
-def _apply_retention(context: TableContext) -> tuple[str, ...]:
+def apply_retention(context: TableContext) -> tuple[str, ...]:
     """Drop the versions that the table's settings no longer keep, and return their locations."""
     from lakeward.views.versions.manifest import list_publications
     from lakeward.views.versions.tags import beyond_retention, drop_versions
@@ -310,9 +363,10 @@ def _apply_retention(context: TableContext) -> tuple[str, ...]:
     return tuple(publication.location for publication in gone)
 
 
-def _report(
+def publication_report(
     context: TableContext, made: Publication, *, outcome: str = "done", dropped: tuple[str, ...] = ()
 ) -> SnapshotReport:
+    """Return the report on a version that was made or dropped."""
     return SnapshotReport(
         str(context.table),
         outcome,

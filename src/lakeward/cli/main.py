@@ -15,6 +15,7 @@ from lakeward.cli.failures import guarded
 from lakeward.cli.history import changes, history, scd2
 from lakeward.cli.maintain import maintain
 from lakeward.cli.options import Invocation, common_options
+from lakeward.cli.points import points
 from lakeward.cli.process import end_on_signals, reserve_stdout
 from lakeward.cli.project import discover, doctor, init, state
 from lakeward.cli.run import plan, run, watch
@@ -80,6 +81,7 @@ for _command in (
     changes,
     scd2,
     snapshot,
+    points,
     quarantine,
     verify,
     undo,

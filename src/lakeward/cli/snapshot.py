@@ -27,7 +27,7 @@ def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> i
 
     code = snapshots_exit_code(reports)
     document = {"exit_code": code, "snapshots": [report.to_dict() for report in reports]}
-    emit(invocation, document, lambda console: _draw_reports(console, reports))
+    emit(invocation, document, lambda console: draw_reports(console, reports))
     for report in reports:
         if report.outcome == "failed":
             error_line(report.message or f"{report.table} failed", report.hint)
@@ -36,7 +36,8 @@ def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> i
     return code
 
 
-def _draw_reports(console: Console, reports: Sequence[SnapshotReport]) -> None:
+def draw_reports(console: Console, reports: Sequence[SnapshotReport]) -> None:
+    """Draw the reports on versions as a table."""
     drawn = table("table", "outcome", "version", "> rows", "> op", "place", "registered", "> seconds")
     for report in reports:
         outcome = styled(report.outcome, _OUTCOME_STYLES.get(report.outcome, "dim"))
@@ -62,10 +63,14 @@ def _draw_reports(console: Console, reports: Sequence[SnapshotReport]) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every active table, at one common moment.")
 @click.option(
     "--as-of",
-    required=True,
     metavar="MOMENT",
     help="A day (2020-11-14, to its end), a time (2020-11-14T10:30:00), op:41, or sequence:NUMBER. Days, and times "
     "without an offset, count in the configured timezone.",
+)
+@click.option(
+    "--point",
+    metavar="POINT",
+    help="Instead of a moment: a point of the tables, as lakeward points lists them, or newest. Only with --to.",
 )
 @click.option("--to", metavar="PATH", help="Folder of the files: PATH/SCHEMA.TABLE/version=MOMENT/. A path or a URI.")
 @click.option(
@@ -108,6 +113,9 @@ def create(invocation: Invocation, names: tuple[str, ...], everything: bool, **c
     if bool(names) == everything:
         msg = "name the tables, or use --all" if not names else "use either tables or --all"
         raise click.UsageError(msg)
+    if (choices["as_of"] is None) == (choices["point"] is None):
+        msg = "a snapshot is of a moment or of a point: use either --as-of or --point"
+        raise click.UsageError(msg)
     with invocation.lake() as lake:
         reports = lake.snapshots.create(names, **choices)
     return show_reports(invocation, reports)
@@ -138,8 +146,15 @@ def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
 
 
 def _can_refresh(version: Version) -> bool:
-    """Whether a refresh replaces a version: a run renews copies of the current state, and those by op stay."""
-    return version.state in ("stale", "undone") and version.kind != "current" and not version.as_of.startswith("op:")
+    """Whether a refresh replaces a version.
+
+    A run renews copies of the current state, those by op stay, and those of points are renewed with ``points``.
+    """
+    return (
+        version.state in ("stale", "undone")
+        and version.kind != "current"
+        and not version.as_of.startswith(("op:", "file:"))
+    )
 
 
 def _draw_versions(console: Console, found: Sequence[Version]) -> None:

@@ -63,6 +63,9 @@ class Config(Settings):
 
     landing: str = Field("./landing", description="folder tree that the capture tool writes")
     transactions: str | None = Field(None, description="folder of CDC_TXN files under landing (DMS CdcPath)")
+    whole_transactions: bool = Field(
+        False, description="declared: no transaction continues in the next CDC_TXN file, and none is written twice"
+    )
     landing_symlinks: LinkPolicy = Field(
         "refuse", description="symbolic links in a local landing that leave it: stop their table, or follow them"
     )

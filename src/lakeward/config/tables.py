@@ -329,11 +329,14 @@ class TableSettings(TableDefaults):
         description="columns with before images in headerless CSV, in order; default those of the key or all, by count",
     )
     cdc_start: str | None = Field(None, description="day the capture began, or the time, as timezone: counts")
+    loaded_by: str | None = Field(
+        None, description="day or time by which the load was complete, where its files were copied later"
+    )
     publish: PublishSettings | None = Field(None, description="plain files refreshed after each run")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    @field_validator("cdc_start", mode="before")
+    @field_validator("cdc_start", "loaded_by", mode="before")
     @classmethod
     def _day_or_time(cls, value: Any) -> str | None:
         """Return a day or a time as text; YAML reads 2020-11-13 as a date, and 20201113 as a number."""

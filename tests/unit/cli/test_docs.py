@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakeward import Check, SnapshotReport, TableCheck, config_reference
+from lakeward import (
+    Check,
+    Point,
+    PointsReport,
+    PointTagReport,
+    Prevented,
+    SnapshotReport,
+    TableCheck,
+    config_reference,
+)  # fmt: skip
 from lakeward.cli import docs
 from lakeward.iceberg.rewrite import Debt
 from lakeward.mirror.columns_repair import ColumnsRepair
@@ -74,6 +83,7 @@ def test_every_setting_has_a_description():
         TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
         ErasedPlace, LandingTrace, ColumnsRepair,
         UndoPlan, ConcernedOp, RowChanges, Marked, ResetPlan, RemovalPlan, StoredTable, StoredVersion, RenamePlan,
+        PointsReport, Point, Prevented, PointTagReport,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value_type):

@@ -56,15 +56,23 @@ def test_create_shows_each_table_and_exits_with_3_when_one_failed_beside_another
     [(name, arguments, options)] = snapshots.calls
     assert (name, arguments) == ("create", ((),))
     assert options == {
-        "as_of": "2020-11-14", "to": "./out", "tag": None, "format": "parquet", "layout": "flat", "date_column": None,
-        "register": "", "replace": False,
+        "as_of": "2020-11-14", "point": None, "to": "./out", "tag": None, "format": "parquet", "layout": "flat",
+        "date_column": None, "register": "", "replace": False,
     }  # fmt: skip
     document = call_json("snapshot", "create", "a.b", "--as-of", "op:1", "--tag")
     assert [snapshot["outcome"] for snapshot in document["snapshots"]] == ["done", "failed"]
     assert (document["exit_code"], snapshots.calls[-1][2]["tag"]) == (3, "")
 
 
-@pytest.mark.parametrize("arguments", [("--as-of", "op:1"), ("a.b", "--all", "--as-of", "op:1"), ("a.b",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--as-of", "op:1"),
+        ("a.b", "--all", "--as-of", "op:1"),
+        ("a.b",),
+        ("a.b", "--as-of", "op:1", "--point", "newest"),
+    ],
+)
 def test_create_without_tables_or_a_moment_is_a_usage_error(project, call, fake, arguments):
     fake([])
     assert call("snapshot", "create", *arguments).exit_code == 2

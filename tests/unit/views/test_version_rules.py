@@ -17,6 +17,7 @@ from lakeward.mirror.op.checkpoints import parse_moment
 from lakeward.session.catalog import CatalogKind
 from lakeward.storage.checksum import CHECKSUM_VERSION, Checksum, checksum_form, total
 from lakeward.storage.filesystem import for_reading
+from lakeward.views.points.tagging import point_moment
 from lakeward.views.versions.create import moment_of, moment_text
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import Publication, PublicationKind
@@ -86,6 +87,8 @@ def test_retention_counts_each_folder_and_tags_by_themselves():
         "t",
     ]
     assert beyond_retention(found, keep=None, older_than=None) == []
+    points = [replace(publication(name, age, tag), moment="file:1") for name, age in (("p", 9), ("q", 8), ("r", 7))]
+    assert [version.version for version in beyond_retention([*points, *found[4:6]], keep=2, older_than=None)] == ["p"]
 
 
 def test_checksums_of_parts_add_up():
@@ -104,6 +107,12 @@ def test_a_moment_is_kept_whatever_the_time_zone_is_later(text):
     moment = parse_moment(text, "Europe/Berlin")
     kept = replace(publication(moment.label, 0, PublicationKind.FILES), moment=moment_text(moment))
     assert moment_of(kept) == moment
+
+
+def test_a_point_is_kept_with_its_name():
+    moment = point_moment("20240401100010000000")
+    kept = replace(publication(moment.label, 0, PublicationKind.TAG), moment=moment_text(moment))
+    assert (kept.moment, moment_of(kept), kept.is_of_point) == ("file:20240401100010000000", moment, True)
 
 
 def test_names_of_registered_tables():

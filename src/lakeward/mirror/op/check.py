@@ -19,7 +19,7 @@ from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.sniffing import sniff_bad_rows
 from lakeward.mirror.op.choose import recut_hint
 from lakeward.mirror.op.ledger import bad_row_details
-from lakeward.model import FileClass, OrderBy, time_digits
+from lakeward.model import USUAL_LAG_US, FileClass, OrderBy, time_digits
 from lakeward.text import count
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import having_keys, is_delete
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 5
-# Replication tools write a change within this time of its commit, or are known to lag behind.
-_USUAL_LAG_US = 3_600_000_000
 _TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
 
 
@@ -72,7 +70,7 @@ def require_fitting_times(context: TableContext, work: Work, progress: Progress,
     if own.number == 1 or own.load_from is None:
         return
     for file in with_rows:
-        if file.newest_commit is not None and file.newest_commit < own.load_from - _USUAL_LAG_US:
+        if file.newest_commit is not None and file.newest_commit < own.load_from - USUAL_LAG_US:
             raise _contradiction(context, file, own, "is named after the load")
 
 

@@ -102,6 +102,8 @@ class Step(StrEnum):
     PUBLISH_PLACED = "publish.placed"
     PUBLISH_FLIPPED = "publish.flipped"
 
+    POINT_MARKED = "point.marked"
+
     SCD2_TABLES = "scd2.tables"
     SCD2_BRANCH = "scd2.branch"
     SCD2_DELETE = "scd2.delete"

@@ -13,7 +13,7 @@ from lakeward import __version__
 from lakeward import schemas as S
 from lakeward.errors import ConflictError
 from lakeward.mirror.op.as_of import rows_as_of
-from lakeward.mirror.op.checkpoints import Moment, parse_moment
+from lakeward.mirror.op.checkpoints import Moment, MomentKind, file_moment, parse_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
 from lakeward.model import OpKind, utc_time
@@ -246,12 +246,15 @@ def moment_text(moment: Moment) -> str:
     """Return a moment as text that does not depend on the configured time zone."""
     if moment.micros is not None:
         return utc_time(moment.micros).isoformat(timespec="microseconds")
-    return f"{moment.kind}:{str(moment.limit).lstrip('0') or '0'}"
+    limit = str(moment.limit)
+    return f"{moment.kind}:{limit if moment.kind is MomentKind.FILE else limit.lstrip('0') or '0'}"
 
 
 def moment_of(publication: Publication) -> Moment:
     """Return the moment that a publication was made for."""
-    return replace(parse_moment(publication.moment), label=publication.version)
+    kind, _, limit = publication.moment.partition(":")
+    moment = file_moment(limit) if kind == MomentKind.FILE else parse_moment(publication.moment)
+    return replace(moment, label=publication.version)
 
 
 def require_erasures_applied(context: TableContext, bases: Bases) -> None:

@@ -18,7 +18,7 @@ from lakeward.mirror.op.effect import bases_of
 from lakeward.mirror.op.ledger import applied_progress
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
-from lakeward.transforms.fold import is_standing
+from lakeward.transforms.fold import is_from_load, is_standing
 from lakeward.views.versions.create import FilesRequest, moment_of, publish_as_of
 from lakeward.views.versions.current import missing_from_its_place, rebuild_current
 from lakeward.views.versions.folders import find_version, place_of, publishing, tidy
@@ -206,6 +206,8 @@ def _belongs_into(publication: Publication) -> Column:
     moment = moment_of(publication)
     if moment.kind is MomentKind.SEQUENCE:
         counts = column(S.SEQUENCE).isNull() | (column(S.SEQUENCE) <= F.lit(moment.limit))
+    elif moment.kind is MomentKind.FILE:
+        counts = is_from_load() | (column(S.FILE_TIME) <= F.lit(moment.limit))
     else:
         until = F.timestamp_micros(F.lit(moment.micros))
         counts = column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until)
@@ -225,13 +227,19 @@ def outdated_publications(context: TableContext, version: str | None) -> list[Ch
     ]
     if version is not None:
         named = [checked for checked in found if checked.publication.is_called(version)]
+        if any(checked.publication.is_of_point for checked in named):
+            msg = f"{version} is of a point, which concerns several tables: it is not refreshed for one of them"
+            raise ConfigurationError(msg, hint=f"lakeward points --tag {version} --replace; files: snapshot create")
         return [checked for checked in named if checked.state is not VersionState.CURRENT]
     return [checked for checked in found if checked.state in _OUTDATED and can_change(checked.publication)]
 
 
 def can_change(publication: Publication) -> bool:
-    """Whether rebuilding a version can change it: the state after an op never changes."""
-    return moment_of(publication).kind is not MomentKind.OP
+    """Whether a refresh rebuilds a version: the state after an op never changes.
+
+    A point's versions are made again for all its tables together.
+    """
+    return not publication.is_of_point and moment_of(publication).kind is not MomentKind.OP
 
 
 def rebuild_publication(context: TableContext, publication: Publication) -> Publication:

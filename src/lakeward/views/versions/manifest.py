@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.columns import Column
 from lakeward.documents import Record, to_compact_json
+from lakeward.mirror.op.checkpoints import MomentKind
 from lakeward.storage.claims import MANIFEST
 from lakeward.storage.sets import SetLayout, file_list, sizes_of
 from lakeward.text import json_object, reading_property, refusing_damage
@@ -174,6 +175,11 @@ class Publication(Record):
     layout: str = ""
     date_column: str = ""
     registered: str = ""
+
+    @property
+    def is_of_point(self) -> bool:
+        """Whether it was made for a point: the end of a transaction file."""
+        return self.moment.startswith(f"{MomentKind.FILE}:")
 
     def is_called(self, name: str) -> bool:
         """Whether a name denotes this publication: its version or its location."""

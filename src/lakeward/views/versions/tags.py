@@ -32,6 +32,7 @@ from lakeward.views.versions.manifest import (
     list_publications,
     new_id,
 )
+from lakeward.views.versions.marks import remove_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,9 +99,12 @@ def _apply_differences(context: TableContext, attempt: Attempt, found: AsOf, fol
 
 
 def _stamps(found: AsOf) -> dict[str, str]:
-    """Return the stamps by which later queries can start from this state; a state by sequence cannot be used so."""
+    """Return the stamps by which later queries can start from this state.
+
+    A state by sequence or by file cannot be used so: neither an op nor a commit time describes it.
+    """
     moment = found.at.moment
-    if moment.kind is MomentKind.SEQUENCE:
+    if moment.kind in (MomentKind.SEQUENCE, MomentKind.FILE):
         return {}
     stamps = {APPLIED_STAMP: str(found.op), GENERATION_STAMP: str(found.at.generation.number)}
     if moment.micros is not None:
@@ -124,7 +128,8 @@ def _set(context: TableContext, made: Publication, head: Snapshot) -> Publicatio
 
 
 def drop_tags(context: TableContext, gone: Sequence[Publication]) -> None:
-    """Remove tags, then their records."""
+    """Remove tags, then their records. A point that loses a tag loses its mark first."""
+    remove_marks(context.mirror, [publication.location for publication in gone])
     for publication in gone:
         context.mirror.drop_tag(publication.location)
         context.reached(Step.PUBLISH_UNTAGGED)
@@ -199,7 +204,10 @@ def beyond_retention(found: Iterable[Publication], *, keep: int | None, older_th
 
 
 def _group(publication: Publication) -> str:
-    return "" if publication.kind is PublicationKind.TAG else publication.location.rpartition("/")[0]
+    if publication.kind is not PublicationKind.TAG:
+        return publication.location.rpartition("/")[0]
+    # Tags of points count by themselves: other tags of one table must not decide which points all tables keep.
+    return "points" if publication.is_of_point else ""
 
 
 def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
