@@ -195,7 +195,7 @@ def kept_under(columns: dict[str, str], **own: Any) -> dict[str, str | None]:
 def test_rules_of_a_table_with_rows_cannot_change(before: dict[str, str], now: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="stored under other rules") as refusal:
         require_same_policy(TABLE, table_settings(now), kept_under(before) if before else {}, MIRROR)
-    assert "lakeward tables reset sales.product" in str(refusal.value.hint)
+    assert "lakeward tables remove sales.product --drop-data" in str(refusal.value.hint)
 
 
 def test_a_rule_for_a_column_that_comes_later_is_no_change() -> None:

@@ -138,16 +138,19 @@ def require_same_policy(
     if changed:
         shown = "; ".join(f"{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in changed)
         msg = f"{table}: the table has rows, and they were stored under other rules (columns:): {shown}"
-        raise ConfigurationError(msg, hint=_ANEW.format(table=table))
+        raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(table)}")
     key = _usable_key(settings)
     if stored.key is not None and key is not None and fingerprint(key) != stored.key:
         msg = f"{table}: hash_key is not the key that the table's rows were hashed with"
-        raise ConfigurationError(msg, hint=_ANEW.format(table=table))
+        raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(table)}")
 
 
-_ANEW = (
-    "set it back; or build the table anew from landing, without what its past files hold: lakeward tables reset {table}"
-)
+def anew_hint(table: TableId) -> str:
+    """Return how a table is built anew under settings that its rows cannot be changed to."""
+    return (
+        f"build the table anew: lakeward tables remove {table} --drop-data, set it up again, and lakeward run {table}; "
+        "that reads what is in landing, and nothing else of the table is left"
+    )
 
 
 def _shown(rule: str | None) -> str:

@@ -15,7 +15,7 @@ from lakeward.config.policy import rules_of
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.iceberg.partitions import partition_problems, renamed_partition
-from lakeward.mirror.op.policy import policy_property, rule_conflicts, rule_misfits
+from lakeward.mirror.op.policy import anew_hint, policy_property, rule_conflicts, rule_misfits
 from lakeward.redaction import redact_values
 from lakeward.text import count, json_object, listed, reading_property
 
@@ -115,11 +115,7 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str | No
     differing = [name for name in wanted if wanted[name] != built.get(name)]
     shown = "; ".join(f"{name} was {built.get(name)}, now {wanted[name]}" for name in differing)
     msg = f"{context.table}: the mirror was built with other settings: {shown}"
-    hint = (
-        f"set it back; or drop {context.mirror.identifier} and {context.changelog.identifier} and run again: "
-        "the table is then rebuilt from the landing files"
-    )
-    raise ConfigurationError(msg, hint=hint)
+    raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(context.table)}")
 
 
 def _layout(context: TableContext) -> dict[str, list[str]]:
