@@ -72,7 +72,9 @@ _NAMES_BY_MODULE = {
     "lakeward.mirror.op.changelog": "LoadDecision",
     "lakeward.mirror.op.check": "RowChanges",
     "lakeward.mirror.op.context": "RunOptions",
-    "lakeward.mirror.op.report": "Marked OpReport Outcome RowCounts RunReport TablePlan TableReport",
+    "lakeward.mirror.op.report": (
+        "Marked OpReport Outcome RowCounts RunReport ScheduledSnapshot TablePlan TableReport"
+    ),
     "lakeward.mirror.op.steps": "Step",
     "lakeward.mirror.quarantine": "BadRow QuarantineReport",
     "lakeward.mirror.reset": "ResetPlan TableReset",
@@ -102,6 +104,7 @@ _NAMES_BY_MODULE = {
     "lakeward.views.points.rule": "Prevented",
     "lakeward.views.verification.report": "RowFinding TableVerification Verdict Verified VerifyReport",
     "lakeward.views.versions.manage": "Version VersionState",
+    "lakeward.views.versions.schedule": "SnapshotSchedule",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

@@ -153,6 +153,7 @@ from lakeward.mirror.op.report import (
     Outcome as Outcome,
     RowCounts as RowCounts,
     RunReport as RunReport,
+    ScheduledSnapshot as ScheduledSnapshot,
     TablePlan as TablePlan,
     TableReport as TableReport,
 )
@@ -208,5 +209,6 @@ from lakeward.views.verification.report import (
     VerifyReport as VerifyReport,
 )
 from lakeward.views.versions.manage import Version as Version, VersionState as VersionState
+from lakeward.views.versions.schedule import SnapshotSchedule as SnapshotSchedule
 
 __version__: str

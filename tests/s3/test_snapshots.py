@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeward.errors import DataError
+from lakeward.model import micros_of
+from lakeward.views.versions import schedule, scheduled
 from lakeward.views.versions.places import VERSIONS
+from tests.spark.crash import crash_at
 from tests.spark.scene import TABLE
 from tests.views.versions import SETTINGS, line, made, names, set_up, states
 
@@ -91,3 +95,35 @@ def require_a_single_file(s3_scene: S3Scene) -> None:
     s3_scene.run()
     assert bucket.get(f"copy/{TABLE}/final.csv").decode() == "1,one on 13th\n2,\n"
     assert {key.split("/")[3] for key in bucket.keys(f"copy/{VERSIONS}/{TABLE}/")} == {"version=op-4.2"}
+
+
+def test_a_scheduled_version_that_a_catalog_reads_is_renewed_beside_the_former_one(
+    s3_scene: S3Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (schedule, scheduled):
+        monkeypatch.setattr(module, "now_micros", lambda: micros_of(datetime(2020, 11, 16, tzinfo=UTC)))
+    bucket, spark = s3_scene.bucket, s3_scene.lakeward.spark
+    plan = {"every": "day", "to": f"s3://{bucket.name}/days", "start": "2020-11-14", "register_all": "s3days.product"}
+    set_up(s3_scene, snapshots=plan)
+    root = f"days/{TABLE}/version="
+
+    def places() -> dict[str, str]:
+        found = {}
+        for row in spark.sql("SHOW PARTITIONS spark_catalog.s3days.product").collect():
+            day = row[0].rpartition("=")[2]
+            about = spark.sql(f"DESCRIBE EXTENDED spark_catalog.s3days.product PARTITION (version='{day}')").collect()
+            found[day] = next(entry[1] for entry in about if entry[0] == "Location").rpartition("=")[2]
+        return found
+
+    assert places() == {"2020-11-14": "2020-11-14", "2020-11-15": "2020-11-15"}
+    s3_scene.land("20201118-000000000.csv", line("U", "2020-11-15 10:00:00", 4, "late", "2020-01-04"))
+    crash_at(s3_scene, "publish.listed")
+    assert bucket.keys(f"{root}2020-11-15/"), "the former version was removed before the new one was listed"
+    assert s3_scene.run().outcome == "idle"
+    assert places() == {"2020-11-14": "2020-11-14", "2020-11-15": "2020-11-15.2"}
+    assert states(s3_scene) == {"2020-11-14": "current", "2020-11-15.2": "current"}
+    assert names(s3_scene, f"s3://{bucket.name}/{root}2020-11-15.2")[4] == "late"
+    assert bucket.keys(f"{root}2020-11-15/") == []
+    s3_scene.lakeward.snapshots.drop(TABLE, version="2020-11-15")
+    assert (places(), bucket.keys(f"{root}2020-11-15")) == ({"2020-11-14": "2020-11-14"}, [])
+    spark.sql("DROP TABLE spark_catalog.s3days.product")

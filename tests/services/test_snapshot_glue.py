@@ -12,6 +12,7 @@ import pytest
 from lakeward.columns import Column
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
+from lakeward.views.versions.all_versions import GlueVersions, Part, put_version
 from lakeward.views.versions.register import GlueTables
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 from tests.unit.views.manifests import manifest_of
@@ -117,3 +118,51 @@ def test_text_files_are_text_for_glue(client):
     found = client.get_table(DatabaseName=database, Name="product_snapshot")["Table"]
     assert {column["Type"] for column in found["StorageDescriptor"]["Columns"]} == {"string"}
     assert "skip.header.line.count" not in found["Parameters"]
+
+
+def part(value: str, dates: list[str], **changes: Any) -> Part:
+    made = replace(dated(value, dates), **changes)
+    return Part(value, f"s3a://bucket/out/sales.product/version={value}", made)
+
+
+def all_partitions(client: Any, database: str) -> dict[tuple[str, ...], str]:
+    pages = client.get_paginator("get_partitions").paginate(DatabaseName=database, TableName="versions")
+    found = [partition for page in pages for partition in page["Partitions"]]
+    return {tuple(entry["Values"]): entry["StorageDescriptor"]["Location"] for entry in found}
+
+
+def test_a_table_over_all_versions_has_the_partitions_of_each(client):
+    database = f"d{uuid.uuid4().hex[:8]}"
+    tables, name = GlueVersions(client), f"{database}.versions"
+    put_version(tables, name, "version", part("2020-11-14", [*DATES, "__HIVE_DEFAULT_PARTITION__"]), lambda: ())
+    wide = (Column("id", "bigint"), *COLUMNS[1:], Column("more", "string"))
+    put_version(tables, name, "version", part("2020-11-15", DATES[:2], columns=wide), lambda: ())
+    found = client.get_table(DatabaseName=database, Name="versions")["Table"]
+    assert [key["Name"] for key in found["PartitionKeys"]] == ["version", "sold"]
+    columns = {column["Name"]: column["Type"] for column in found["StorageDescriptor"]["Columns"]}
+    assert columns == {"id": "bigint", "seen": "timestamp", "more": "string"}
+    assert found["StorageDescriptor"]["Location"] == "s3://bucket/out/sales.product"
+    assert len(all_partitions(client, database)) == len(DATES) + 3
+
+    # Made again elsewhere, with other dates.
+    again = replace(part("2020-11-14", DATES[1:3]), location="s3a://bucket/out/sales.product/version=2020-11-14.2")
+    put_version(tables, name, "version", again, lambda: ())
+    moved = {("2020-11-14", date): f"s3://bucket/out/sales.product/version=2020-11-14.2/sold={date}"
+             for date in DATES[1:3]}  # fmt: skip
+    kept = {("2020-11-15", date): f"s3://bucket/out/sales.product/version=2020-11-15/sold={date}"
+            for date in DATES[:2]}  # fmt: skip
+    assert all_partitions(client, database) == moved | kept
+    tables.remove(name, ("version", "sold"), tables.partitions(name, ("version", "sold"), "2020-11-14"))
+    assert all_partitions(client, database) == kept
+    own = [column["Name"] for column in client.get_partition(
+        DatabaseName=database, TableName="versions", PartitionValues=["2020-11-15", DATES[0]],
+    )["Partition"]["StorageDescriptor"]["Columns"]]  # fmt: skip
+    assert own == ["id", "seen", "more"]
+
+    with pytest.raises(ConfigurationError, match="holds all scheduled versions"):
+        tables.point(name, "s3://b/v", manifest_of("a", {}))
+    tables.forget(name, "sales.product")
+    assert all_partitions(client, database) == kept, "it was removed as if it pointed to one version"
+    tables.point(f"{database}.latest", "s3://b/v", manifest_of("a", {}))
+    with pytest.raises(ConfigurationError, match="not one that Lakeward made over all versions"):
+        put_version(tables, f"{database}.latest", "version", part("2020-11-14", DATES[:1]), lambda: ())

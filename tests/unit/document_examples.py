@@ -45,7 +45,16 @@ from lakeward.mirror.maintenance import MaintenanceRecord, MaintenanceReport, Ta
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision, OpRecord
 from lakeward.mirror.op.check import RowChanges
 from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
-from lakeward.mirror.op.report import Marked, OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.op.report import (
+    Marked,
+    OpReport,
+    Outcome,
+    RowCounts,
+    RunReport,
+    ScheduledSnapshot,
+    TablePlan,
+    TableReport,
+)
 from lakeward.mirror.quarantine import BadRow, QuarantineReport
 from lakeward.mirror.reset import ResetPlan, TableReset
 from lakeward.mirror.undo import ConcernedOp, Undone, UndoPlan
@@ -73,7 +82,12 @@ from lakeward.views.versions.manage import Version, VersionState
 from lakeward.views.versions.manifest import Lineage, Manifest, Publication, PublicationKind
 from lakeward.views.versions.marks import PointMark
 from lakeward.views.versions.places import Pointer
+from lakeward.views.versions.schedule import ScheduleState, SnapshotSchedule
 
+_SCHEDULE = SnapshotSchedule(
+    "sales.product", "day", "/out", 2, "2020-11-13", ("2020-11-14",), "2020-11-15T00:30:00+00:00", True, "files wait",
+    "2020-11-15", "2020-11-16T00:30:00+00:00",
+)  # fmt: skip
 _MOMENT = datetime(2026, 11, 18, 9, 30, 1, 250_000, tzinfo=UTC)
 _PLACE = Place("0001", "20240101000000000000", "sales/product/ü.csv", 3, 1)
 _PROGRESS = Progress(
@@ -309,6 +323,22 @@ EXAMPLES: dict[str, Any] = {
     "proposal": Proposal(
         ("id",), "at", "id int", {"header": True}, (PartitionCandidate("b", "few"),), {"schema": "why"}, ("odd",), True
     ),
+    "publication, scheduled": Publication(
+        "abc",
+        PublicationKind.FILES,
+        "2020-11-14",
+        "x",
+        "to",
+        2,
+        3,
+        3,
+        "00",
+        "now",
+        11,
+        "csv",
+        "flat",
+        period="2020-11-14",
+    ),
     "publication": Publication("abc", PublicationKind.TAG, "op-3", "op:3", "tag ü", 2, 3, 3, "00", "now", 11),
     "read group": ReadGroup("abc", 3, "file", 10, (1, 2), "then", "now"),
     "receipt": Receipt(
@@ -336,6 +366,9 @@ EXAMPLES: dict[str, Any] = {
     "freshness": Freshness(
         FreshnessVerdict.LATE, 300.0, "because", "2026-11-18T09:30:01+00:00", "commit", 420.5, 400.0
     ),
+    "schedule": _SCHEDULE,
+    "schedule state": ScheduleState("day", "/out", None, 1_600_000_000_000_000, "2020-11-14", "a.b", "of", ("a.b",)),
+    "scheduled snapshot": ScheduledSnapshot("2020-11-14", "made", "/out/version=2020-11-14", 2, 4),
     "status totals": StatusTotals(1, {"current": 1}, 2),
     "summary": _RESULT_SUMMARY,
     "sync report": SyncReport(

@@ -70,7 +70,8 @@ def doctor(
     )
     during = during or silently
     checks += _clusters(found, during)
-    return [*checks, _spark(found, checks, during) if start_spark else Check("spark", "skipped", "--no-spark")]
+    checks.append(_spark(found, checks, during) if start_spark else Check("spark", "skipped", "--no-spark"))
+    return [*checks, *_snapshots(found, checks)]
 
 
 def _spark(config: Config, checks: list[Check], during: During) -> Check:
@@ -78,6 +79,32 @@ def _spark(config: Config, checks: list[Check], during: During) -> Check:
     if any(check.status == "problem" and check.name in needed for check in checks):
         return Check("spark", "skipped", "needs what is missing above")
     return _look("spark", partial(_round_trip, config, during))
+
+
+def _snapshots(config: Config, checks: list[Check]) -> list[Check]:
+    """Check that no scheduled snapshot is overdue, where a table has a schedule."""
+    settings = (config.defaults, *config.tables.values())
+    if not any(table.snapshots.every is not None for table in settings):
+        return []
+    if any(check.status != "ok" and check.name in {"landing", "state", "spark"} for check in checks):
+        return [Check("snapshots", "skipped", "needs landing, state and spark")]
+    return [_look("snapshots", partial(_schedules, config))]
+
+
+def _schedules(config: Config) -> str:
+    from lakeward.api.snapshots import Snapshots
+
+    with closing(OpenedLake(config)) as lake:
+        if not any(known.active and known.settings.snapshots.every is not None for known in lake.tables()):
+            return "no active table has a schedule"
+        found = Snapshots(lake).schedule()
+    overdue = [schedule for schedule in found if schedule.overdue]
+    if overdue:
+        first, others = overdue[0], f" (and {len(overdue) - 1} more tables)" if len(overdue) > 1 else ""
+        reason = f": {first.waits}" if first.waits else ""
+        msg = f"{first.table}: the snapshot {first.due[0]} has been due since {first.due_since}{reason}{others}"
+        raise ConfigurationError(msg, hint=f"lakeward run {first.table}")
+    return f"none is overdue in {count(len(found), 'table')} with a schedule"
 
 
 def _look(name: str, look: Callable[[], str]) -> Check:

@@ -6,6 +6,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,18 +23,21 @@ if TYPE_CHECKING:
     from lakeward.api.opened import OpenedLake
     from lakeward.mirror.op.checkpoints import Moment
     from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.report import ScheduledSnapshot
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.workbench import Workbench
     from lakeward.views.versions.layouts import FileShape
     from lakeward.views.versions.manage import Version
     from lakeward.views.versions.manifest import Publication
+    from lakeward.views.versions.schedule import SnapshotSchedule
 
     Versions: TypeAlias = list[Version]
+    Schedules: TypeAlias = list[SnapshotSchedule]
 
 
 @dataclass(frozen=True)
 class SnapshotReport(Document):
-    """The result for one version: ``outcome`` is ``done``, ``failed``, ``dropped`` or ``would drop``.
+    """The result for one version: ``outcome`` is ``done``, ``renewed``, ``failed``, ``dropped`` or ``would drop``.
 
     ``dropped`` names the versions that retention removed.
     """
@@ -72,7 +76,7 @@ class SnapshotRequest:
 
 
 class Snapshots:
-    """Create, read, list, refresh and drop versions of tables."""
+    """Create, read, list, refresh and drop versions of tables, and make those of their schedules."""
 
     def __init__(self, lake: OpenedLake) -> None:
         self._lake = lake
@@ -233,6 +237,67 @@ class Snapshots:
             raise ConfigurationError(msg, hint=f"lakeward points --tag {point}")
         return require_point(self._lake, require_group(self._lake.config, chosen), point)
 
+    @takes(tables=TEXTS, since=OPTIONAL_TEXT)
+    def schedule(self, tables: Iterable[str] = (), *, since: str | None = None) -> Schedules:
+        """Return the schedules of tables, of all active ones when none is named: what is made, due and next.
+
+        Args:
+            tables: names as ``schema.table``.
+            since: a day, such as ``2020-11-14``, from which on missing versions count as due, however long ago.
+
+        Raises:
+            ConfigurationError: a table is unknown or inactive, ``since`` is no day, or no table has a schedule.
+        """
+        from lakeward.views.versions.scheduled import schedule_of_table
+
+        bench, chosen = self._lake.workbench(), self._scheduled(tables, since)
+        found = [schedule_of_table(bench.context(known), since=since) for known in chosen]
+        return [schedule for schedule in found if schedule is not None]
+
+    @takes(tables=TEXTS, since=OPTIONAL_TEXT)
+    def make_scheduled(self, tables: Iterable[str] = (), *, since: str | None = None) -> Reports:
+        """Make the versions that are due by the schedules of tables, renew outdated ones, and drop those beyond keep.
+
+        A run does the same for its tables, after it has applied what waits; a version is not made while files of its
+        table wait. The table's lease is not taken: runs go on.
+
+        Args:
+            tables: as for ``schedule``.
+            since: as for ``schedule``; with it earlier versions are made, too.
+
+        Raises:
+            ConfigurationError: as for ``schedule``. The failure of one table is reported instead.
+        """
+        chosen = self._scheduled(tables, since)
+        return [report for known in chosen for report in self._make_scheduled(known, since)]
+
+    def _scheduled(self, tables: Iterable[str], since: str | None) -> Sequence[KnownTable]:
+        """Return the chosen tables that have a schedule."""
+        names = list(tables)
+        found = [known for known in self._lake.active(names) if known.settings.snapshots.every is not None]
+        if since is not None:
+            _require_day(since)
+        if not found:
+            which = "none of these tables" if names else "no active table"
+            msg = f"{which} has a schedule of snapshots"
+            raise ConfigurationError(msg, hint="tables: {…: {snapshots: {every: day, to: ./snapshots}}}")
+        return found
+
+    def _make_scheduled(self, known: KnownTable, since: str | None) -> Reports:
+        """Return a report for each version that was made, renewed or dropped; an error becomes a report."""
+        from lakeward.spark.errors import as_lakeward_error
+        from lakeward.views.versions.schedule import now_micros
+        from lakeward.views.versions.scheduled import make_scheduled
+
+        name = str(known.table)
+        try:
+            bench = self._lake.workbench()
+            own, began = bench.is_own_session, now_micros()
+            made = make_scheduled(bench.context(known), is_own_session=own, since=since, began=began)
+        except Exception as error:
+            return [SnapshotReport(name, "failed", **as_lakeward_error(error, name).as_fields())]
+        return [_report_of_scheduled(name, snapshot) for snapshot in made]
+
     def _create(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
         bench = self._lake.workbench()
         if request.tag is not None:
@@ -355,6 +420,9 @@ def apply_retention(context: TableContext) -> tuple[str, ...]:
     from lakeward.views.versions.tags import beyond_retention, drop_versions
 
     settings = context.settings.snapshots
+    if settings.every is not None:
+        # They count for the versions of the schedule alone.
+        return ()
     if settings.keep is None and settings.older_than is None:
         return ()
     found = list_publications(context.mirror.metadata())
@@ -379,6 +447,23 @@ def publication_report(
         registered=made.registered or None,
         dropped=dropped,
     )
+
+
+def _report_of_scheduled(table: str, found: ScheduledSnapshot) -> SnapshotReport:
+    outcome = "done" if found.action == "made" else found.action
+    return SnapshotReport(
+        table, outcome, version=found.version, kind="files", location=found.location, rows=found.rows, op=found.op
+    )
+
+
+def _require_day(text: str) -> None:
+    try:
+        is_day = date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        is_day = False
+    if not is_day:
+        msg = f"{text!r} is not a day; expected 2020-11-14"
+        raise ConfigurationError(msg)
 
 
 def _recorded(context: TableContext) -> list[Publication]:

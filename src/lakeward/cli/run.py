@@ -198,6 +198,8 @@ def _draw_plans(console: Console, plans: list[TablePlan]) -> None:
         else:
             reason = f"waits: {found.message}" if found.message else "nothing to do"
             console.print(f"{found.table}: {reason}")
+        if found.snapshots_due:
+            console.print(f"{found.table}: snapshots due: {', '.join(found.snapshots_due)}")
 
 
 def _draw_planned_op(console: Console, found: TablePlan, op: OpReport) -> None:
@@ -304,6 +306,8 @@ def draw_report(console: Console, report: RunReport) -> None:
     for done in report.tables:
         if done.rows_ignored:
             console.print(f"{done.table}: {ignored_rows(done.rows_ignored)}")
+        for snapshot in done.snapshots:
+            console.print(f"{done.table}: snapshot {snapshot.version} {snapshot.action}: {snapshot.location}")
         if done.maintenance is not None and done.maintenance.work:
             work_done = ", ".join(f"{work.kind} {work.target}" for work in done.maintenance.work)
             console.print(f"{done.table}: maintained: {work_done}")
@@ -410,5 +414,6 @@ def _line(done: TableReport) -> str:
     files = count(sum(op.files for op in done.ops), "file")
     text = f"{done.table}  {done.outcome}  {count(len(done.ops), 'op')}  {files}  {count(done.rows_in, 'row')}"
     aside = f"  {count(done.rows_quarantined, 'row')} set aside" if done.rows_quarantined else ""
+    aside += "".join(f"  snapshot {snapshot.version} {snapshot.action}" for snapshot in done.snapshots)
     reason = f"  {done.message}" if done.message and done.outcome != "failed" else ""
     return f"{text}{aside}  {done.seconds:.1f} s{reason}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lakeward import SnapshotReport, Version
+    from lakeward import SnapshotReport, SnapshotSchedule, Version
     from lakeward.cli.options import Invocation
 
 
-_OUTCOME_STYLES = {"failed": "red", "done": "green", "dropped": "green", "would drop": "yellow"}
+_OUTCOME_STYLES = {"failed": "red", "done": "green", "renewed": "green", "dropped": "green", "would drop": "yellow"}
 
 
 def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> int:
@@ -216,10 +217,74 @@ def drop(invocation: Invocation, name: str, **choices: Any) -> int:
     return show_reports(invocation, reports)
 
 
+@command("schedule")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option("--make", is_flag=True, help="Make what is due, renew what is outdated, drop what is beyond keep.")
+@click.option(
+    "--from", "since", metavar="DAY",
+    help="Missing snapshots from this day on are due, too; runs make only those since the schedule began.",
+)  # fmt: skip
+def schedule(invocation: Invocation, names: tuple[str, ...], *, make: bool, since: str | None) -> int:
+    """Show the snapshots that tables have by their schedule, those that are due, and the next; or make what is due.
+
+    Runs make what is due by themselves, once all files are applied that landed before. Schedules are set under
+    snapshots: of a table or of defaults.
+    """
+    with invocation.lake() as lake:
+        if make:
+            reports = lake.snapshots.make_scheduled(names, since=since)
+            left = lake.snapshots.schedule(names, since=since)
+            _note_left(invocation, left, is_idle=not reports)
+            return show_reports(invocation, reports)
+        found = lake.snapshots.schedule(names, since=since)
+    emit(
+        invocation,
+        {"schedules": [entry.to_dict() for entry in found]},
+        lambda console: _draw_schedules(console, found),
+    )
+    return 0
+
+
+def _note_left(invocation: Invocation, left: Sequence[SnapshotSchedule], *, is_idle: bool) -> None:
+    """Print which tables have snapshots that are still due, and why."""
+    due = [entry for entry in left if entry.due]
+    for entry in due:
+        reason = entry.waits or "see the failure of the table"
+        note(invocation, f"{entry.table}: {len(entry.due)} still due, {entry.due[0]} first: {reason}")
+    if is_idle and not due:
+        note(invocation, "nothing is due")
+
+
+_DUE_SHOWN = 5
+
+
+def _draw_schedules(console: Console, found: Sequence[SnapshotSchedule]) -> None:
+    drawn = table("table", "every", "> made", "newest", "due", "waits", "next", "at", "place")
+    for entry in found:
+        more = f" and {len(entry.due) - _DUE_SHOWN} more" if len(entry.due) > _DUE_SHOWN else ""
+        due = styled(", ".join(entry.due[:_DUE_SHOWN]) + more, "red" if entry.overdue else "yellow")
+        at = f"{datetime.fromisoformat(entry.next_at):%Y-%m-%d %H:%M:%S} UTC"
+        add_row(
+            drawn,
+            [
+                entry.table,
+                entry.every,
+                entry.versions,
+                entry.newest,
+                due,
+                entry.waits,
+                entry.next_version,
+                at,
+                entry.to,
+            ],
+        )
+    console.print(drawn)
+
+
 @group("snapshot")
 def snapshot() -> None:
     """Keep tables as they were at a moment: as plain files, or as tags of the mirror."""
 
 
-for _command in (create, list_versions, refresh, drop):
+for _command in (create, list_versions, refresh, drop, schedule):
     snapshot.add_command(_command)

@@ -31,7 +31,7 @@ from lakeward.cli.output import (
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from lakeward import Debt, Lakeward, RunDetail, RunSummary, TableStatus
+    from lakeward import Debt, Lakeward, RunDetail, RunSummary, SnapshotSchedule, TableStatus
     from lakeward.cli.options import Invocation
 
 
@@ -196,6 +196,8 @@ def _remarks(entry: TableStatus) -> list[str]:
     if entry.freshness is not None and not entry.freshness.is_on_time:
         label = "late" if entry.freshness.verdict == "late" else "freshness unknown"
         remarks.append(f"{label}: {entry.freshness.reason}")
+    if entry.schedule is not None and entry.schedule.due:
+        remarks.append(_due(entry.schedule))
     if entry.unknown_files:
         more = entry.unknown_count - len(entry.unknown_files)
         names = ", ".join(entry.unknown_files) + (f" and {more:,} more" if more else "")
@@ -210,6 +212,13 @@ def _remarks(entry: TableStatus) -> list[str]:
         label = "decide" if entry.waits_for_decision else "next"
         remarks.append(f"{label}: {entry.next_command}")
     return [f"{entry.table}: {remark}" for remark in remarks]
+
+
+def _due(schedule: SnapshotSchedule) -> str:
+    """Return which scheduled snapshots are due, and why they are not made."""
+    label = "overdue" if schedule.overdue else "due"
+    reason = f": {schedule.waits}" if schedule.waits else ""
+    return f"{count(len(schedule.due), 'snapshot')} {label} ({schedule.due[0]} first){reason}"
 
 
 _OUTCOME_STYLES = {"failed": "red", "waiting": "yellow", "done": "green"}

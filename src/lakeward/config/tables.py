@@ -43,6 +43,8 @@ class MaintenanceSettings(Settings):
 
 BadRowPolicy = Literal["fail", "quarantine"]
 KeylessRule = Literal["stop", "quarantine", "inserts"]
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].+)?", re.ASCII)
 
 
@@ -178,10 +180,93 @@ def _file_format(name: str) -> str:
 
 
 class SnapshotSettings(Settings):
-    """Which snapshots stay when a new one is created; by default none is dropped."""
+    """Snapshots that runs make on a schedule, and which stay; by default none is made and none is dropped."""
 
-    keep: int | None = Field(None, ge=1, description="snapshots that stay in each folder, and tags, the newest first")
-    older_than: OptionalSpan = Field(None, gt=0, description="snapshots made longer ago than this are dropped: 30d")
+    keep: int | None = Field(
+        None,
+        ge=1,
+        description="snapshots that stay in each folder, and tags, the newest first; with every: of the schedule alone",
+    )
+    older_than: OptionalSpan = Field(
+        None,
+        gt=0,
+        description="snapshots made longer ago than this are dropped: 30d; with every: of the schedule alone, by the "
+        "end of their day or hour",
+    )
+    every: Literal["day", "hour"] | None = Field(
+        None, description="make a snapshot of each past day (in timezone) or hour (in UTC); needs to"
+    )
+    to: str | None = Field(None, description="folder of the scheduled snapshots: TO/<schema>.<table>/version=<day>/")
+    at: str = Field("00:00", description='time in timezone on the following day at which a day is due: "00:30"')
+    settle: Span = Field(0.0, description="how long after its end a day or hour is due at the earliest: 30m")
+    start: str | None = Field(None, description="day of the first one; default that on which a run first sees every")
+    format: Literal["parquet", "csv", "json", "orc"] = Field("parquet", description="format of the files")
+    layout: Literal["flat", "dated"] = Field("flat", description="dated: one folder per date of date_column")
+    date_column: str | None = Field(None, description="date or timestamp column of the dated layout")
+    registered: str | None = Field(
+        None,
+        alias="register",
+        description="external table database.table that points to the newest one; {schema} and {table} are replaced",
+    )
+    register_all: str | None = Field(
+        None, description="external table database.table over all of them, partitioned by version; likewise"
+    )
+    version_column: str = Field(
+        "version", pattern=r"^[A-Za-z_]\w*$", description="partition column of the table over all of them"
+    )
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _time_of_day(cls, value: Any) -> str:
+        """Return a time of day; YAML reads 12:30 without quotes as the number 750."""
+        if not isinstance(value, str) or not _TIME_OF_DAY.fullmatch(value):
+            msg = f'{value} is not a time of day; expected "00:30", in quotes'
+            raise ValueError(msg)
+        return value
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _day(cls, value: Any) -> str | None:
+        """Return a day as text, which YAML reads as a date."""
+        if value is None:
+            return None
+        text = value.isoformat() if isinstance(value, date) else str(value)
+        try:
+            is_day = bool(_DAY.fullmatch(text)) and bool(date.fromisoformat(text))
+        except ValueError:
+            is_day = False
+        if not is_day:
+            msg = f"{text} is not a day; expected 2020-11-14"
+            raise ValueError(msg)
+        return text
+
+    @field_validator("registered", "register_all")
+    @classmethod
+    def _table_name(cls, value: str | None) -> str | None:
+        """Refuse names whose braces name nothing."""
+        left = (value or "").replace("{schema}", "").replace("{table}", "")
+        if "{" in left or "}" in left:
+            msg = f"{value!r}: only {{schema}} and {{table}} are replaced"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _schedule_is_complete(self) -> Self:
+        if self.every is not None and self.to is None:
+            msg = "every: needs to:, the folder of the snapshots"
+            raise ValueError(msg)
+        if self.every == "hour" and self.at != "00:00":
+            msg = "at: is for every: day; with every: hour, settle: sets how long after its end an hour is due"
+            raise ValueError(msg)
+        if (self.layout == "dated") != (self.date_column is not None):
+            msg = "layout: dated and date_column: must be set together"
+            raise ValueError(msg)
+        if self.registered is not None and self.registered == self.register_all:
+            msg = "register: and register_all: name the same table; one points to the newest, the other to all"
+            raise ValueError(msg)
+        return self
 
 
 class MetadataColumns(Settings):
@@ -292,7 +377,9 @@ class TableDefaults(Settings):
         description="columns of the mirror that hold where each row comes from: {op: Op, commit_time: committed_at}; a "
         "table that has rows must be built anew to change them",
     )
-    snapshots: SnapshotSettings = Field(SnapshotSettings(), description="which snapshots stay")
+    snapshots: SnapshotSettings = Field(
+        SnapshotSettings(), description="snapshots on a schedule, and which snapshots stay"
+    )
     csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
     files: FilesSettings = Field(FilesSettings(), description="which files are read")
 

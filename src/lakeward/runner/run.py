@@ -29,6 +29,8 @@ from lakeward.spark.errors import as_lakeward_error
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.views.versions.current import publish_current
+from lakeward.views.versions.schedule import now_micros
+from lakeward.views.versions.scheduled import make_scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -185,13 +187,18 @@ class _Run:
         )
         turn.begin()
         self._turns[turn.table] = turn
+        began = now_micros()
         end = self._ops(context, turn, ops)
         # If the copy as files fails, the mirror stays as it is and the next run publishes the copy.
         turn.begin_op()
         publish_current(context)
-        outcome = Outcome.WAITING if end.reason else Outcome.DONE if ops else Outcome.IDLE
+        turn.begin_op()
+        made = make_scheduled(context, is_own_session=self._bench.is_own_session, began=began)
+        outcome = Outcome.WAITING if end.reason else Outcome.DONE if ops or made else Outcome.IDLE
         warnings = tuple(_warnings(context, ops))
-        return TableReport(turn.table, outcome, tuple(ops), end.reason, mirror_rows=end.rows, warnings=warnings)
+        return TableReport(
+            turn.table, outcome, tuple(ops), end.reason, mirror_rows=end.rows, warnings=warnings, snapshots=made
+        )
 
     def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> RunEnd:
         """Apply ops until none is due or the table's time is up."""

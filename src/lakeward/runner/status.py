@@ -28,6 +28,7 @@ from lakeward.runner.freshness import Applied, Freshness, judge_freshness, unkno
 from lakeward.session.sessions import table_session
 from lakeward.spark.errors import as_lakeward_error
 from lakeward.views.verification.verify import last_verified
+from lakeward.views.versions.schedule import SnapshotSchedule, describe_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +50,8 @@ class TableStatus(Document):
     ``current``; ``rows_ignored`` counts updates and deletes that were left out since the last load, because the table
     has no key; ``unread_files`` are the first of those that no rule reads, each with the reason and a pattern that
     would read it, ``unknown_files`` their paths; ``unfinished_erasure`` is the op of an erasure that was interrupted;
-    ``next_command`` is the command for a person to call next.
+    ``next_command`` is the command for a person to call next; ``schedule`` what the table's schedule of snapshots has
+    made and what is due.
     """
 
     table: str
@@ -81,6 +83,7 @@ class TableStatus(Document):
     freshness: Freshness | None = None
     rows_ignored: int = 0
     unread_files: tuple[UnreadFile, ...] = ()
+    schedule: SnapshotSchedule | None = None
 
     @property
     def waits_for_decision(self) -> bool:
@@ -208,6 +211,7 @@ def _read_status(context: TableContext, known: KnownTable, holder: str | None) -
         warnings=(undecided,) if undecided else (),
         next_command=_next_command(known, state, bases.bad_rows, is_erasing=erasing is not None),
         freshness=_freshness(known, progress, pending, scan, undecided),
+        schedule=describe_schedule(context, mirror, progress, _waiting_since(pending, scan)) if known.active else None,
         **_last_run(context.state.runs(context.table, limit=1)),
     )
 
@@ -248,12 +252,11 @@ def _freshness(
     objective = _objective(known)
     if objective is None:
         return None
-    waiting = [time for time in (pending.earliest.micros, scan.logged.micros) if time is not None]
     is_applied = scan.logged_op is None
     applied = Applied(
         newest_commit=progress.newest_commit if is_applied else None,
         newest_name=_newest_name(progress) if is_applied else "",
-        waiting_since=min(waiting, default=None),
+        waiting_since=_waiting_since(pending, scan),
         obstacle=_obstacle(known, progress, scan, undecided),
     )
     return judge_freshness(objective, applied, now=time.time_ns() // 1000)
@@ -263,6 +266,12 @@ def _newest_name(progress: Progress) -> str:
     """Return the time in the name of the file with the newest change; names of the user's own choice hold none."""
     found = progress.last_place.file_time if progress.last_place else ""
     return found if is_time(found) else ""
+
+
+def _waiting_since(pending: _Pending, scan: Scan) -> int | None:
+    """Return the earliest time of the files that are not applied, in microseconds since 1970."""
+    waiting = [time for time in (pending.earliest.micros, scan.logged.micros) if time is not None]
+    return min(waiting, default=None)
 
 
 def _obstacle(known: KnownTable, progress: Progress, scan: Scan, undecided: str | None) -> str | None:

@@ -153,6 +153,9 @@ class SettingsCheck:
         if not self._settings.primary_key:
             message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
             yield self._warning("primary_key", message)
+        if self._settings.snapshots.every is not None and self._settings.timestamp_column is None:
+            message = "snapshots on a schedule need timestamp_column: which changes belong to a day is unknown without"
+            yield self._error("snapshots", message)
         try:
             policy_of(self._settings)
         except ConfigurationError as error:

@@ -30,6 +30,7 @@ from lakeward.spark.workspace import Workspace
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.transforms.columns import conformed
+from lakeward.views.versions.scheduled import schedule_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,14 +149,16 @@ def _plan_table(bench: Workbench, known: KnownTable, options: RunOptions, transa
 def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
     name = str(context.table)
     following = next_op(context, workspace, capture(context), is_plan=True)
+    schedule = schedule_of_table(context)
+    due = schedule.due if schedule is not None else ()
     if following.op is None:
         outcome = Outcome.WAITING if following.reason else Outcome.IDLE
-        return TablePlan(name, outcome, message=following.reason)
+        return TablePlan(name, outcome, message=following.reason, snapshots_due=due)
     prepared = following.op
     files = tuple(summary.path for summary in prepared.summaries)
     report = op_report(prepared)
     waiting, replaces = _waiting_files(context), _replaced_rows(context, prepared)
-    return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces)
+    return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces, snapshots_due=due)
 
 
 def _replaced_rows(context: TableContext, prepared: PreparedOp) -> RowChanges | None:

@@ -87,8 +87,10 @@ def is_on_s3(config: Config) -> bool:
 
 
 def publishes_to_s3(config: Config) -> bool:
-    """Whether any declared table is published to S3."""
-    return any(is_s3(table.publish.to) for table in config.tables.values() if table.publish is not None)
+    """Whether any declared table is published to S3, or has scheduled snapshots there, as defaults may have."""
+    copies = [table.publish.to for table in config.tables.values() if table.publish is not None]
+    scheduled = [table.snapshots.to for table in (config.defaults, *config.tables.values())]
+    return any(is_s3(to) for to in (*copies, *scheduled) if to is not None)
 
 
 def hadoop_location(config: Config) -> str:

@@ -4,10 +4,13 @@ from dataclasses import fields
 
 import pytest
 
+from lakeward.api.doctor import Check
+from lakeward.api.snapshots import Snapshots
 from lakeward.cli import samples
 from lakeward.cli.output import age, count, size
 from lakeward.session import launching
 from lakeward.testing.simulator import SimulatorOptions
+from lakeward.views.versions.schedule import SnapshotSchedule
 
 
 def test_doctor_names_problems_with_their_remedy(project, call, call_json, monkeypatch):
@@ -30,6 +33,23 @@ def test_doctor_needs_no_landing_where_only_clusters_are_configured(project, cal
         (project / "lakeward.yaml").write_text(f"{text}clusters: {{prod: {{hosts: [127.0.0.1]}}}}")
         statuses = {check["name"]: check["status"] for check in call_json("doctor", "--no-spark")["checks"]}
         assert (statuses["landing"], statuses["tables"]) == (status, "skipped")
+
+
+def test_doctor_reports_scheduled_snapshots_that_are_overdue(project, call_json, monkeypatch):
+    plan = "tables: {sales.product: {timestamp_column: ts, snapshots: {every: day, to: ./out}}}"
+    (project / "lakeward.yaml").write_text(plan)
+
+    def found(*due):
+        return SnapshotSchedule("sales.product", "day", "/out", 1, "2020-11-13", due, "2020-11-15", bool(due), "why",
+                                "2020-11-16", "2020-11-17")  # fmt: skip
+
+    monkeypatch.setattr("lakeward.api.doctor._spark", lambda *_: Check("spark", "ok", "runs"))
+    for due, status, text in (((), "ok", "none is overdue in 1 table"), (("2020-11-14",), "problem", "2020-11-14 has")):
+        monkeypatch.setattr(Snapshots, "schedule", lambda _self, due=due: [found(*due)])
+        check = call_json("doctor")["checks"][-1]
+        assert (check["name"], check["status"], text in check["detail"]) == ("snapshots", status, True)
+    assert check["remedy"] == "lakeward run sales.product"
+    assert call_json("doctor", "--no-spark")["checks"][-1]["status"] == "skipped"
 
 
 def test_doctor_continues_without_a_configuration(tmp_path, monkeypatch, call_json):

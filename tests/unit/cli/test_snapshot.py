@@ -10,6 +10,7 @@ import pytest
 from lakeward import Lakeward
 from lakeward.api.snapshots import SnapshotReport
 from lakeward.views.versions.manage import Version, VersionState
+from lakeward.views.versions.schedule import SnapshotSchedule
 
 DONE = SnapshotReport(
     "sales.product", "done", version="2020-11-14", kind="files", location="/out/sales.product/version=2020-11-14",
@@ -98,3 +99,35 @@ def test_refresh_and_drop_report_when_there_is_nothing_to_do(project, call, fake
     assert snapshots.calls[0] == ("refresh", ((),), {"version": "v"})
     assert snapshots.calls[1][2] == {"version": None, "keep": 2, "older_than": 30 * 86_400.0, "dry_run": False}
     assert call("snapshot", "drop", "a.b", "--older-than", "soon").exit_code == 2
+
+
+SCHEDULE = SnapshotSchedule(
+    "sales.product", "day", "/out/sales.product", 2, "2020-11-14", ("2020-11-15", "2020-11-16"),
+    "2020-11-16T00:30:00+00:00", True, "files that landed are not applied yet", "2020-11-17",
+    "2020-11-18T00:30:00+00:00",
+)  # fmt: skip
+
+
+def test_the_schedule_shows_what_is_due_and_the_next(project, call, call_json, fake):
+    snapshots = fake([SCHEDULE])
+    result = call("snapshot", "schedule", "sales.product", "--from", "2020-11-13")
+    assert result.exit_code == 0
+    for text in ("2020-11-15, 2020-11-16", "not applied yet", "2020-11-17", "2020-11-18 00:30:00 UTC"):
+        assert text in " ".join(result.stdout.split())
+    assert snapshots.calls == [("schedule", (("sales.product",),), {"since": "2020-11-13"})]
+    [shown] = call_json("snapshot", "schedule")["schedules"]
+    assert shown == SCHEDULE.to_dict()
+
+
+def test_making_what_is_due_shows_what_was_made_and_what_is_left(project, call, monkeypatch):
+    class Answers:
+        def make_scheduled(self, *_names: Any, **_options: Any) -> Any:
+            return [replace(DONE, outcome="renewed", dropped=())]
+
+        def schedule(self, *_names: Any, **_options: Any) -> Any:
+            return [SCHEDULE]
+
+    monkeypatch.setattr(Lakeward, "snapshots", Answers())
+    result = call("snapshot", "schedule", "--make")
+    assert (result.exit_code, "renewed" in result.stdout) == (0, True)
+    assert "2 still due, 2020-11-15 first: files that landed are not applied yet" in result.stderr

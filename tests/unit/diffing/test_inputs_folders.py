@@ -254,3 +254,12 @@ def test_one_without_success_is_unfinished_where_only_snapshots_have_such_names(
             require_one(found, incomplete_ok=False)
     else:
         require_one(found, incomplete_ok=False)
+
+
+def test_versions_of_a_schedule_are_chosen_by_their_day_or_hour_also_in_another_folder():
+    days = listing("version=2020-11-14.2/_SUCCESS", "version=2020-11-15/_SUCCESS")
+    assert (choose(days, "previous"), choose(days, "2020-11-15")) == ("version=2020-11-14.2", "version=2020-11-15")
+    hours = listing("version=2020-11-14T09Z/_SUCCESS", "version=2020-11-14T08Z.10/_SUCCESS")
+    assert (choose(hours, "latest"), choose(hours, "2020-11-14T08:00")) == (
+        "version=2020-11-14T09Z", "version=2020-11-14T08Z.10",
+    )  # fmt: skip

@@ -36,7 +36,7 @@ class Stage:
         self.inbox = Inbox(0.3, self.clock)
         self.lake = FakeLake(*tables, **config)
         self.reports = []
-        self.watcher = Watcher(self.lake, self.inbox, names=names, timers=timers, observers=[self])
+        self.watcher = Watcher(self.lake, self.inbox, names=names, timers=timers, observers=[self], clock=self.clock)
 
     def run_finished(self, report):
         self.reports.append(report)
@@ -433,3 +433,39 @@ def test_triggers_are_stopped_whatever_ends_the_watch():
     with pytest.raises(KeyboardInterrupt):
         Watcher(stage.lake, stage.inbox, triggers=[trigger]).run()
     assert trigger.calls == ["start", "stop"]
+
+
+def step(stage):
+    """Let the watcher act once, although nothing may be due."""
+    stage.inbox.wake()
+    stage.watcher.step()
+    stage.end()
+
+
+def test_tables_whose_snapshots_become_due_are_run_although_nothing_landed():
+    plan = {"snapshots": {"every": "hour", "to": "out", "settle": "10m"}}
+    stage = Stage(
+        known("a.one", **plan), known("a.two"), known("a.three", **plan), known("a.off", active=False, **plan)
+    )
+    stage.round(START)
+    stage.clock.now = 3600.0 * 400 + 599
+    step(stage)  # earlier hours became due meanwhile
+    stage.lake.runs.clear()
+    assert stage.watcher._snapshots.wait() == pytest.approx(1)
+    step(stage)
+    stage.clock.now += 1
+    assert (stage.lake.runs, stage.watcher._snapshots.wait()) == ([], 0)
+    step(stage)
+    assert stage.lake.runs == [["a.one", "a.three"]]
+    assert stage.watcher._snapshots.wait() == pytest.approx(3600)
+    stage.lake.known = [known("a.two")]
+    stage.round(START)
+    assert stage.watcher._snapshots.wait() is None
+
+
+def test_a_wall_clock_set_back_does_not_stop_snapshots():
+    stage = Stage(known("a.one", snapshots={"every": "hour", "to": "out"}))
+    stage.round(START)
+    stage.clock.now = 3600.0 * 100 + 60
+    step(stage)
+    assert stage.watcher._snapshots.wait() == pytest.approx(3540)

@@ -90,6 +90,7 @@ def test_settings_that_fit_have_no_findings(landed):
         ({"null_means_unchanged": "nmae"}, "null_means_unchanged", "which is not a column of the table"),
         ({"before_image_columns": ["id", "who"]}, "before_image_columns", "names 'who'"),
         ({"timestamp_column": "committed"}, "timestamp_column", "has no column 'committed', by which changes"),
+        ({"snapshots": {"every": "day", "to": "out"}}, "snapshots", "need timestamp_column"),
         ({"schema": "id string"}, "schema", "column id is bigint, declared is string"),
         ({"schema": "id bigint"}, "schema", "column dept is not declared"),
     ],

@@ -36,6 +36,7 @@ from lakeward.text import listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_RENEWED = re.compile(r"^(\d{4}-\d\d-\d\d(?:T\d\dZ)?)\.\d+$", re.ASCII)
 _SNAPSHOT_NAME = re.compile(r"(version|year|month|day|hour|minute)=.+")
 _UNFINISHED = "_temporary"
 # Folders in which table formats record which of the files beside them are valid.
@@ -193,7 +194,8 @@ def _moment(listing: Listing, path: str) -> datetime:
 
 
 def _version_time(label: str) -> datetime:
-    found = datetime.fromisoformat(label)
+    # In an object store a scheduled version that was made again is in another folder, with a number after its day.
+    found = datetime.fromisoformat(_RENEWED.sub(r"\1", label))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -80,6 +80,17 @@ class OpReport(Document):
 
 
 @dataclass(frozen=True)
+class ScheduledSnapshot(Document):
+    """What a run did with the snapshot of a day or hour by the schedule: ``made``, ``renewed`` or ``dropped`` it."""
+
+    version: str
+    action: str
+    location: str
+    rows: int
+    op: int
+
+
+@dataclass(frozen=True)
 class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined", "rows_ignored")):
     """One table's part in a run. ``warnings`` are repeated until the user answers the question they raise."""
 
@@ -94,6 +105,7 @@ class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined",
     maintenance: TableMaintenance | None = None
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
+    snapshots: tuple[ScheduledSnapshot, ...] = ()
 
     @property
     def rows_in(self) -> int:
@@ -152,7 +164,10 @@ class Marked(Document):
 
 @dataclass(frozen=True)
 class TablePlan(Document):
-    """The next op that a run would apply to one table. ``replaces`` counts the rows that a reload would change."""
+    """The next op that a run would apply to one table. ``replaces`` counts the rows that a reload would change.
+
+    ``snapshots_due`` are the scheduled snapshots that are due now.
+    """
 
     table: str
     outcome: Outcome
@@ -164,6 +179,7 @@ class TablePlan(Document):
     hint: str | None = None
     error_kind: str | None = None
     exit_code: int = 0
+    snapshots_due: tuple[str, ...] = ()
 
 
 def op_report(prepared: PreparedOp) -> OpReport:

@@ -101,6 +101,9 @@ class Step(StrEnum):
     PUBLISH_DATES = "publish.dates"
     PUBLISH_PLACED = "publish.placed"
     PUBLISH_FLIPPED = "publish.flipped"
+    PUBLISH_NOTED = "publish.noted"
+    PUBLISH_LISTED = "publish.listed"
+    PUBLISH_UNLISTED = "publish.unlisted"
 
     POINT_MARKED = "point.marked"
 

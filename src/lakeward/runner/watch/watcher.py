@@ -21,6 +21,7 @@ from lakeward.runner.tables import find_tables
 from lakeward.runner.watch.inbox import Inbox, PendingRuns
 from lakeward.runner.watch.queue import Queue, QueuePoller
 from lakeward.runner.watch.requests import Lookup, PathFilter, RunRequest
+from lakeward.runner.watch.schedules import SnapshotTimes
 from lakeward.runner.watch.triggers import Cron, Every, FolderWatcher, SystemClock
 from lakeward.storage.s3 import is_s3
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import RunReport, TableReport
     from lakeward.runner.observers import Observer
     from lakeward.runner.tables import Discovery, KnownTable
-    from lakeward.runner.watch.triggers import Timer
+    from lakeward.runner.watch.triggers import Clock, Timer
     from lakeward.state.base import StateStore
     from lakeward.storage.landing import Landing
 
@@ -233,6 +234,7 @@ class Watcher:
         triggers: Sequence[Trigger] = (),
         timers: Sequence[Timer] = (),
         observers: Sequence[RunObserver] = (),
+        clock: Clock | None = None,
     ) -> None:
         """Prepare the loop. ``names`` restricts runs to these tables; none: all active ones."""
         self._lake = lake
@@ -241,6 +243,7 @@ class Watcher:
         self._timers = timers
         self._observers = observers
         self._lookup = Lookup(lake, names)
+        self._snapshots = SnapshotTimes(self._watched, lake.config.timezone, clock or SystemClock())
         self._pending = PendingRuns()
         self._rounds = Rounds(lake, inbox.wake)
         self._reruns = Reruns()
@@ -304,7 +307,10 @@ class Watcher:
         for timer in self._timers:
             if timer.tick():
                 self._inbox.put_later(RunRequest(timer.reason, everything=True), 0.0, timer.reason)
-        patience = min([_LONGEST_WAIT, *(timer.wait() for timer in self._timers)])
+        if due := self._snapshots.due():
+            self._inbox.put_later(RunRequest("snapshots are due", tables=due), 0.0, due)
+        waits = [self._snapshots.wait(), *(timer.wait() for timer in self._timers)]
+        patience = min([_LONGEST_WAIT, *(wait for wait in waits if wait is not None)])
         requests = self._inbox.take(patience)
         try:
             self._take_in(requests)
@@ -316,6 +322,9 @@ class Watcher:
         for news in self._rounds.news():
             self._handle(news)
         self._begin_round()
+
+    def _watched(self) -> Iterable[KnownTable]:
+        return self._lookup.active.values()
 
     def _take_in(self, requests: Sequence[RunRequest]) -> None:
         """Find the tables that requests concern, and keep them until they can run."""
@@ -477,7 +486,7 @@ def open_watcher(
     timers = _timers(settings, clock)
     inbox = Inbox(settings.settle, clock)
     triggers = _triggers(lake, settings, inbox)
-    return Watcher(lake, inbox, names=chosen, triggers=triggers, timers=timers, observers=observers)
+    return Watcher(lake, inbox, names=chosen, triggers=triggers, timers=timers, observers=observers, clock=clock)
 
 
 def _timers(settings: WatchSettings, clock: SystemClock) -> list[Timer]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakeward import __version__
 from lakeward import schemas as S
-from lakeward.errors import ConflictError
+from lakeward.errors import ConfigurationError, ConflictError
 from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import Moment, MomentKind, file_moment, parse_moment
 from lakeward.mirror.op.effect import capture
@@ -63,7 +63,8 @@ _SOURCES = 3
 class FilesRequest:
     """A version to publish as files: ``to`` is the folder of all tables, ``registered`` a table that points to it.
 
-    ``created`` is the time of the first creation of a version that is rebuilt: retention counts from then.
+    ``created`` is the time of the first creation of a version that is rebuilt: retention counts from then. ``period``
+    is the day or hour of a version that a schedule makes.
     """
 
     to: str
@@ -71,6 +72,7 @@ class FilesRequest:
     registered: str = ""
     replace: bool = False
     created: str = ""
+    period: str | None = None
 
 
 def create_files(context: TableContext, moment: Moment, request: FilesRequest) -> Publication:
@@ -88,8 +90,22 @@ def create_files(context: TableContext, moment: Moment, request: FilesRequest) -
     with publishing(context) as lease:
         tidy(place)
         require_free(place, replace=request.replace)
+        _require_made_by_hand(context, place)
         require_own(place, table_uuid(context))
         return publish_as_of(context, moment, place, request, before=lease.require)
+
+
+def _require_made_by_hand(context: TableContext, place: VersionPlace) -> None:
+    """Refuse to replace a version that a schedule made, which a table over all versions may hold as it is.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    mirror = context.mirror.find_metadata()
+    for known in list_publications(mirror) if mirror is not None else ():
+        if known.location == place.folder and known.period is not None:
+            msg = f"{place.folder} was made by the schedule of {context.table}, which renews it by itself"
+            raise ConfigurationError(msg, hint=f"lakeward snapshot refresh {context.table} --version {place.version}")
 
 
 def publish_as_of(
@@ -130,7 +146,8 @@ def _publish(
     def record(manifest: Manifest) -> None:
         before()
         made = publication_of(manifest, place.folder, PublicationKind.FILES, registered=request.registered)
-        publications.append(record_instead(context, replace(made, created=request.created or made.created)))
+        made = replace(made, created=request.created or made.created, period=request.period)
+        publications.append(record_instead(context, made))
 
     put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,11 @@ from lakeward.views.versions.folders import find_version, place_of, publishing, 
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.register import renew_registration
-from lakeward.views.versions.tags import create_tag
+from lakeward.views.versions.schedule import relist, schedule_state, turn_of
+from lakeward.views.versions.tags import create_tag, remove_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column
 
@@ -68,6 +69,7 @@ class Version(Document):
     registered: str
     content_hash: str
     reason: str | None = None
+    period: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class CheckedPublication:
             registered=found.registered,
             content_hash=found.content_hash,
             reason=self.reason,
+            period=found.period,
         )
 
 
@@ -252,15 +255,63 @@ def rebuild_publication(context: TableContext, publication: Publication) -> Publ
         return create_tag(context, moment_of(publication), publication.location, former=publication)
     if publication.kind is PublicationKind.CURRENT:
         return rebuild_current(context, publication)
+    with publishing(context) as lease:
+        return rebuild_files(context, publication, before=lease.require)
+
+
+def rebuild_files(context: TableContext, publication: Publication, *, before: Callable[[], None]) -> Publication:
+    """Rebuild a version of kind files as :func:`rebuild_publication` does; the caller holds the publishing lease."""
     store = open_filesystem(context.spark, context.config, publication.location)
-    place = place_of(store, publication.location)
-    former = place.manifest()
+    former_place = place_of(store, publication.location)
+    former, place = former_place.manifest(), former_place
+    if former is not None and _is_read_by_catalog(context, publication) and not store.can_rename:
+        # Its files would be read together with the new ones while these are written.
+        place = replace(former_place, version=f"{publication.period}.{turn_of(publication) + 1}")
     timezone = former.timezone if former else context.config.timezone
     shape = FileShape(publication.format, publication.layout, publication.date_column, timezone)
-    request = FilesRequest(place.root, shape, publication.registered, replace=True, created=publication.created)
-    with publishing(context) as lease:
-        tidy(place)
-        made = publish_as_of(context, moment_of(publication), place, request, before=lease.require)
+    request = FilesRequest(
+        place.root, shape, publication.registered, replace=True, created=publication.created, period=publication.period
+    )
+    tidy(place)
+    made = publish_as_of(context, moment_of(publication), place, request, before=before)
     if made.registered:
-        renew_registration(context, made)
+        renew_registration(context, made, publication.location)
+    relist(context, made)
+    if place != former_place:
+        remove_versions(context, [publication])
     return made
+
+
+def _is_read_by_catalog(context: TableContext, publication: Publication) -> bool:
+    state = schedule_state(context.mirror.metadata())
+    is_listed = state is not None and state.listed is not None
+    return publication.period is not None and (is_listed or bool(publication.registered))
+
+
+def outdated_since(
+    context: TableContext, bases: Bases, progress: Progress, found: Sequence[Publication], op: int
+) -> list[Publication]:
+    """Return which versions are stale or undone, where none was up to an op; missing files are not looked for."""
+    mirror = context.mirror.metadata()
+    earliest = _earliest_since(context, bases, progress, op)
+    behind = [
+        publication for publication in found if earliest is not None and int(moment_of(publication).limit) >= earliest
+    ]
+    late = _arrived_late(context, bases, progress, behind)
+    return [
+        publication
+        for publication in found
+        if is_undone(publication.op, progress.undone) or _outdated(mirror, progress, publication, late)
+    ]
+
+
+def _earliest_since(context: TableContext, bases: Bases, progress: Progress, op: int) -> int | None:
+    """Return the earliest commit time of changes of later ops, 0 where one has none; None without such changes."""
+    if bases.changelog is None:
+        return None
+    log = context.changelog.read(bases.changelog.id)
+    is_later = (column(S.OP) > op) & (column(S.OP) <= progress.op)
+    later = log.filter((column(S.KIND) == S.KIND_CHANGE) & is_later & is_standing(progress.undone))
+    commit = F.coalesce(F.unix_micros(column(S.COMMIT_TIME)), F.lit(0))
+    found: int | None = later.agg(F.min(commit)).collect()[0][0]
+    return found

@@ -151,13 +151,13 @@ class PublicationKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Publication(Record):
+class Publication(Record, if_set=("period",)):
     """One version of a table, complete.
 
     ``moment`` is the value of ``--as-of`` in a form that does not depend on settings; ``version`` its name in folders
     and lists. ``location`` is a folder's URI, or a tag's name. ``op`` is the newest op that is included,
     ``changelog`` the snapshot of the changelog that was read. ``layout``, ``date_column`` and ``format`` are empty for
-    a tag.
+    a tag. ``period`` is the day or hour of a version that a schedule made.
     """
 
     id: str
@@ -175,6 +175,7 @@ class Publication(Record):
     layout: str = ""
     date_column: str = ""
     registered: str = ""
+    period: str | None = None
 
     @property
     def is_of_point(self) -> bool:
@@ -182,8 +183,8 @@ class Publication(Record):
         return self.moment.startswith(f"{MomentKind.FILE}:")
 
     def is_called(self, name: str) -> bool:
-        """Whether a name denotes this publication: its version or its location."""
-        return name in (self.version, self.location)
+        """Whether a name denotes this publication: its version, its day or hour, or its location."""
+        return name in (self.version, self.period, self.location)
 
 
 def new_id() -> str:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 OWN_PARAMETER = "lakeward.table"
-_WRITTEN_AT_ONCE, _DELETED_AT_ONCE = 100, 25
+# Set on tables over all versions, which are never pointed to a single one; the value is the format of the files.
+ALL_VERSIONS = "lakeward.versions"
+CREATED_AT_ONCE, DELETED_AT_ONCE = 100, 25
 # Glue takes comments of columns up to this length.
 _COMMENT_LENGTH = 255
 _HADOOP = "org.apache.hadoop"
@@ -126,11 +128,11 @@ class GlueTables:
             self._client.update_table(**where, TableInput=wanted, SkipArchive=True)
 
     def forget(self, name: str, owner: str) -> None:
-        """Remove a table that was made for ``owner``, without its files; any other stays."""
+        """Remove a table that points to a version of ``owner``, without its files; any other stays."""
         database, table = name.split(".")
         with s3_errors(f"glue://{name}"):
             present = self._find(database, table)
-            if present is not None and present.get("Parameters", {}).get(OWN_PARAMETER) == owner:
+            if present is not None and _is_for_one_version(present.get("Parameters", {}), owner):
                 self._client.delete_table(**self._catalog, DatabaseName=database, Name=table)
 
     def points_to(self, name: str, location: str) -> bool:
@@ -139,7 +141,7 @@ class GlueTables:
             found = self._find(*name.split("."))
         if found is None or OWN_PARAMETER not in found.get("Parameters", {}):
             return False
-        return bool(found["StorageDescriptor"]["Location"] == _for_glue(location))
+        return bool(found["StorageDescriptor"]["Location"] == for_glue(location))
 
     def _find(self, database: str, table: str) -> Mapping[str, Any] | None:
         try:
@@ -163,7 +165,7 @@ class GlueTables:
 
     def _drop_partitions(self, database: str, table: str, gone: Iterable[tuple[str, ...]]) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
-        for chunk in _chunks(sorted(gone), _DELETED_AT_ONCE):
+        for chunk in chunks(sorted(gone), DELETED_AT_ONCE):
             self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": [*each]} for each in chunk])
 
     def _set_partitions(
@@ -175,9 +177,9 @@ class GlueTables:
     ) -> None:
         """Create the partitions that are not known, and point the others to their new place."""
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
-        for chunk in _chunks([wanted[values] for values in sorted(wanted.keys() - known.keys())], _WRITTEN_AT_ONCE):
+        for chunk in chunks([wanted[values] for values in sorted(wanted.keys() - known.keys())], CREATED_AT_ONCE):
             self._require_taken(database, table, self._client.batch_create_partition(**where, PartitionInputList=chunk))
-        for chunk in _chunks([wanted[values] for values in sorted(wanted.keys() & known.keys())], _WRITTEN_AT_ONCE):
+        for chunk in chunks([wanted[values] for values in sorted(wanted.keys() & known.keys())], CREATED_AT_ONCE):
             entries = [{"PartitionValueList": each["Values"], "PartitionInput": each} for each in chunk]
             self._require_taken(database, table, self._client.batch_update_partition(**where, Entries=entries))
 
@@ -189,11 +191,24 @@ class GlueTables:
 
 
 def _require_own_table(name: str, present: Mapping[str, Any], owner: str) -> None:
-    found = present.get("Parameters", {}).get(OWN_PARAMETER)
+    parameters = present.get("Parameters", {})
+    if ALL_VERSIONS in parameters:
+        raise _holds_all(name)
+    found = parameters.get(OWN_PARAMETER)
     if found != owner:
         reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
         msg = f"Glue's table {name} exists already and {reason}"
         raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
+
+
+def _is_for_one_version(properties: Mapping[str, str], owner: str) -> bool:
+    """Whether a table was made for ``owner`` and points to one version, and is not over all of them."""
+    return properties.get(OWN_PROPERTY) == owner and ALL_VERSIONS not in properties
+
+
+def _holds_all(name: str) -> ConfigurationError:
+    msg = f"the table {name} holds all scheduled versions of a table, and cannot point to a single one"
+    return ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish: or snapshots:")
 
 
 def _partition_inputs(location: str, manifest: Manifest) -> dict[tuple[str, ...], Mapping[str, Any]]:
@@ -203,16 +218,17 @@ def _partition_inputs(location: str, manifest: Manifest) -> dict[tuple[str, ...]
     found: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in manifest.files}):
         values = tuple(unquote(part.rpartition("=")[2]) for part in folder.split("/"))
-        found[values] = {"Values": [*values], "StorageDescriptor": _storage(f"{location}/{folder}", manifest)}
+        found[values] = {"Values": [*values], "StorageDescriptor": storage_descriptor(f"{location}/{folder}", manifest)}
     return found
 
 
-def _chunks(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+def chunks(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """Yield values in groups of at most ``size``."""
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def _table_input(table: str, location: str, manifest: Manifest, comments: Comments) -> dict[str, Any]:
-    types = {column.name: _glue_type(column.lake_type, manifest) for column in manifest.columns}
+    types = {column.name: glue_type(column.lake_type, manifest) for column in manifest.columns}
     keys = {name: types[name] if name in manifest.shape.partition_by else "date" for name in manifest.folder_columns}
     has_header = manifest.format == "csv" and manifest.shape.header
     return {
@@ -226,19 +242,20 @@ def _table_input(table: str, location: str, manifest: Manifest, comments: Commen
             **({"skip.header.line.count": "1"} if has_header else {}),
         },
         "PartitionKeys": [_glue_column(name, kind, comments) for name, kind in keys.items()],
-        "StorageDescriptor": _storage(location, manifest, comments),
+        "StorageDescriptor": storage_descriptor(location, manifest, comments),
     }
 
 
-def _storage(location: str, manifest: Manifest, comments: Comments | None = None) -> dict[str, Any]:
+def storage_descriptor(location: str, manifest: Manifest, comments: Comments | None = None) -> dict[str, Any]:
+    """Return Glue's description of the files in a folder of a version."""
     reads, writes, serde = _FORMATS[manifest.format]
     held = [column for column in manifest.columns if column.name not in manifest.folder_columns]
     return {
         "Columns": [
-            _glue_column(lake_column.name, _glue_type(lake_column.lake_type, manifest), comments or {})
+            _glue_column(lake_column.name, glue_type(lake_column.lake_type, manifest), comments or {})
             for lake_column in held
         ],
-        "Location": _for_glue(location),
+        "Location": for_glue(location),
         "InputFormat": reads,
         "OutputFormat": writes,
         "SerdeInfo": {"SerializationLibrary": serde},
@@ -250,12 +267,14 @@ def _glue_column(name: str, kind: str, comments: Comments) -> dict[str, str]:
     return {"Name": name, "Type": kind, **comment}
 
 
-def _glue_type(lake_type: str, manifest: Manifest) -> str:
+def glue_type(lake_type: str, manifest: Manifest) -> str:
+    """Return the name of a type in Glue, for the files of a version."""
     # The reader of CSV that unquotes values reads dates and times as numbers only: as text they are what was written.
     return "string" if manifest.format == "csv" else _TYPES.get(lake_type, lake_type)
 
 
-def _for_glue(location: str) -> str:
+def for_glue(location: str) -> str:
+    """Return a location as readers of Glue's catalog know it."""
     return location.replace("s3a://", "s3://", 1)
 
 
@@ -333,13 +352,14 @@ def unregister(context: TableContext, name: str) -> None:
         _SessionTables(context).forget(name)
 
 
-def renew_registration(context: TableContext, publication: Publication) -> None:
-    """Renew a registered table's partitions after its version was rebuilt, if it still points there."""
+def renew_registration(context: TableContext, publication: Publication, former: str | None = None) -> None:
+    """Renew a registered table after its version was rebuilt, if it still points to its present or ``former`` place."""
+    location = former or publication.location
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
-            points = glue.points_to(publication.registered, publication.location)
+            points = glue.points_to(publication.registered, location)
     else:
-        points = _SessionTables(context).points_to(publication.registered, publication.location)
+        points = _SessionTables(context).points_to(publication.registered, location)
     if points:
         register(context, publication)
 
@@ -357,7 +377,7 @@ class _SessionTables:
         Otherwise a second table is completed and then takes the first one's name: for a moment there is no table of
         that name, but never one with a part of the partitions.
         """
-        full, next_full = _full_name(name), _full_name(f"{name}{_NEXT}")
+        full, next_full = session_name(name), session_name(f"{name}{_NEXT}")
         present = self._require_own(name)
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{quote_name(name.partition('.')[0])}")
         if self._require_own(f"{name}{_NEXT}") is not None:
@@ -365,7 +385,7 @@ class _SessionTables:
         if present is None:
             self._create(full, found, comments)
         elif not found.manifest.folder_columns and present.get(_DEFINITION) == _definition(found, comments):
-            location = _text(found.store.for_spark(found.folder))
+            location = sql_text(found.store.for_spark(found.folder))
             self._spark.sql(f"ALTER TABLE {full} SET LOCATION {location}")
         else:
             self._create(next_full, found, comments)
@@ -373,10 +393,10 @@ class _SessionTables:
             self._spark.sql(f"ALTER TABLE {next_full} RENAME TO {full.partition('.')[2]}")
 
     def forget(self, name: str) -> None:
-        """Remove a table that was made for this context's table; any other stays."""
-        present = self._properties(_full_name(name))
-        if present is not None and present.get(OWN_PROPERTY) == str(self._context.table):
-            self._spark.sql(f"DROP TABLE {_full_name(name)}")
+        """Remove a table that points to a version of this context's table; any other stays."""
+        present = self._properties(session_name(name))
+        if present is not None and _is_for_one_version(present, str(self._context.table)):
+            self._spark.sql(f"DROP TABLE {session_name(name)}")
 
     def _create(self, full: str, found: FoundVersion, comments: Comments) -> None:
         self._spark.sql(_create_sql(full, found, comments))
@@ -385,7 +405,9 @@ class _SessionTables:
 
     def _require_own(self, name: str) -> dict[str, str] | None:
         """Return the properties of a table that was made for this context's table, None where there is none."""
-        present, owner = self._properties(_full_name(name)), str(self._context.table)
+        present, owner = self._properties(session_name(name)), str(self._context.table)
+        if present is not None and ALL_VERSIONS in present:
+            raise _holds_all(name)
         if present is None or (found := present.get(OWN_PROPERTY)) == owner:
             return present
         reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
@@ -394,7 +416,7 @@ class _SessionTables:
 
     def points_to(self, name: str, location: str) -> bool:
         """Whether a table that Lakeward created points to a version."""
-        full = _full_name(name)
+        full = session_name(name)
         present = self._properties(full)
         if present is None or OWN_PROPERTY not in present:
             return False
@@ -421,15 +443,16 @@ def _parts(uri: str) -> tuple[str, ...]:
     return found.groups(default="") if found else ()
 
 
-def _full_name(name: str) -> str:
+def session_name(name: str) -> str:
+    """Return the quoted name of a table of the session's own catalog."""
     database, table = name.split(".")
     return f"{SESSION_CATALOG}.{quote_name(database)}.{quote_name(table)}"
 
 
 def _create_sql(full: str, found: FoundVersion, comments: Comments) -> str:
-    location = f"LOCATION {_text(found.store.for_spark(found.folder))}"
+    location = f"LOCATION {sql_text(found.store.for_spark(found.folder))}"
     properties = {OWN_PROPERTY: found.manifest.table, _DEFINITION: _definition(found, comments)}
-    listed = ", ".join(f"{_text(key)}={_text(value)}" for key, value in properties.items())
+    listed = ", ".join(f"{sql_text(key)}={sql_text(value)}" for key, value in properties.items())
     return f"CREATE TABLE {full} {_body_sql(found, comments)} {location} TBLPROPERTIES ({listed})"
 
 
@@ -437,12 +460,14 @@ def _body_sql(found: FoundVersion, comments: Comments) -> str:
     """Return the columns, format and partitions of a table over a version."""
     manifest = found.manifest
     columns = ", ".join(
-        f"{quote_name(name)} {kind}" + (f" COMMENT {_text(comments[name])}" if name in comments else "")
+        f"{quote_name(name)} {kind}" + (f" COMMENT {sql_text(comments[name])}" if name in comments else "")
         for name, kind in table_columns(manifest)
     )
     by = ", ".join(map(quote_name, manifest.folder_columns))
     given = reader_options(manifest.shape)
-    options = f" OPTIONS ({', '.join(f'{_text(key)} {_text(value)}' for key, value in given.items())})" if given else ""
+    options = (
+        f" OPTIONS ({', '.join(f'{sql_text(key)} {sql_text(value)}' for key, value in given.items())})" if given else ""
+    )
     return f"({columns}) USING {manifest.format}{options}{f' PARTITIONED BY ({by})' if by else ''}"
 
 
@@ -458,6 +483,7 @@ def table_columns(manifest: Manifest) -> list[tuple[str, str]]:
     return [*found, (manifest.folder_column, "date")] if is_extra else found
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
+    """Return a text as a literal of SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -33,6 +33,7 @@ from lakeward.views.versions.manifest import (
     new_id,
 )
 from lakeward.views.versions.marks import remove_marks
+from lakeward.views.versions.schedule import unlist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -226,9 +227,13 @@ def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
 
 
 def remove_versions(context: TableContext, folders: Sequence[Publication]) -> None:
-    """Remove version folders one after the other; the caller holds the publishing lease."""
+    """Remove version folders one after the other; the caller holds the publishing lease.
+
+    A version leaves the tables over all versions before its files go.
+    """
     mirror_uuid = table_uuid(context)
     for folder in folders:
+        unlist(context, folder)
         place = place_of(open_filesystem(context.spark, context.config, folder.location), folder.location)
         tidy(place)
         remove_folder(place, mirror_uuid)

@@ -1,0 +1,164 @@
+"""A table over all versions, in a catalog that only takes notes: what adding, moving and removing a version changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.views.manifests import manifest_of
+
+from lakeward.columns import Column
+from lakeward.errors import ConfigurationError
+from lakeward.views.versions.all_versions import FoundTable, Part, merged_columns, put_version
+from lakeward.views.versions.register import ALL_VERSIONS, OWN_PROPERTY
+
+NAME = "shop.versions"
+COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("name", "string"))
+
+
+class FakeCatalog:
+    """One catalog; ``calls`` are the changes, ``widens`` whether it can change the types of columns."""
+
+    def __init__(self, *, widens: bool = True) -> None:
+        self.table: FoundTable | None = None
+        self.places: dict[tuple[str, ...], str] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.widens = widens
+
+    def find(self, _name: str) -> FoundTable | None:
+        return self.table
+
+    def column_type(self, lake_type: str, _manifest: Any) -> str:
+        return lake_type
+
+    def create(self, _name: str, root: str, column: str, columns: Any, manifest: Any) -> None:
+        self.calls.append(("create", root))
+        dated = (manifest.folder_column,) if manifest.folder_column else ()
+        own = {OWN_PROPERTY: manifest.table, ALL_VERSIONS: manifest.format}
+        self.table = FoundTable(own, tuple(columns), (column, *dated))
+
+    def widen(self, _name: str, _before: Any, columns: Any) -> bool:
+        self.calls.append(("widen", tuple(columns)))
+        if self.widens and self.table is not None:
+            self.table = replace(self.table, columns=tuple(columns))
+        return self.widens
+
+    def drop(self, _name: str) -> None:
+        self.calls.append(("drop", None))
+        self.table, self.places = None, {}
+
+    def partitions(self, _name: str, _keys: Any, value: str) -> set[tuple[str, ...]]:
+        return {values for values in self.places if values[0] == value}
+
+    def add(self, _name: str, _keys: Any, _part: Part, folders: Any) -> None:
+        assert not folders.keys() & self.places.keys()
+        self.calls.append(("add", sorted(folders)))
+        self.places |= folders
+
+    def move(self, _name: str, _keys: Any, _part: Part, folders: Any) -> None:
+        assert folders.keys() <= self.places.keys()
+        self.calls.append(("move", sorted(folders)))
+        self.places |= folders
+
+    def remove(self, _name: str, _keys: Any, partitions: Any) -> None:
+        self.calls.append(("remove", sorted(partitions)))
+        for values in partitions:
+            del self.places[values]
+
+
+def part(value: str, *dates: str, folder: str = "", **changes: Any) -> Part:
+    files = {f"sold={date}/a.parquet": 1 for date in dates} or {"a.parquet": 1}
+    dated = {"layout": "dated", "date_column": "sold", "folder_column": "sold"} if dates else {}
+    manifest = replace(manifest_of(value, files, value), **{"columns": COLUMNS, **dated, **changes})
+    return Part(value, f"/out/sales.product/version={folder or value}", manifest)
+
+
+def put(catalog: FakeCatalog, *parts: Part, others: tuple[Part, ...] = (), column: str = "version") -> None:
+    for each in parts:
+        put_version(catalog, NAME, column, each, lambda: others)
+
+
+def test_a_new_table_gets_all_versions_and_later_ones_cost_only_themselves():
+    catalog = FakeCatalog()
+    put(catalog, part("b"), others=(part("a"), part("b")))
+    assert catalog.places == {(name,): f"/out/sales.product/version={name}" for name in "ab"}
+    catalog.calls.clear()
+    put(catalog, part("c"))
+    assert catalog.calls == [("add", [("c",)])]
+
+
+def test_a_version_made_again_is_moved_in_one_step_and_keeps_no_date_that_is_gone():
+    catalog = FakeCatalog()
+    put(catalog, part("a", "2020-01-01", "2020-01-02"), part("b", "2020-01-01"))
+    catalog.calls.clear()
+    put(catalog, part("a", "2020-01-02", "__HIVE_DEFAULT_PARTITION__", folder="a.2"))
+    assert catalog.calls == [
+        ("move", [("a", "2020-01-02")]),
+        ("add", [("a", "__HIVE_DEFAULT_PARTITION__")]),
+        ("remove", [("a", "2020-01-01")]),
+    ]
+    assert catalog.places[("a", "2020-01-02")] == "/out/sales.product/version=a.2/sold=2020-01-02"
+    assert catalog.places[("b", "2020-01-01")] == "/out/sales.product/version=b/sold=2020-01-01"
+
+
+def test_columns_are_those_of_all_versions_and_the_widest():
+    catalog = FakeCatalog()
+    wide = (Column("id", "bigint"), Column("sold", "date"), Column("more", "int"))
+    put(catalog, part("a"), part("b", columns=wide), part("c"))
+    assert catalog.table is not None
+    assert catalog.table.columns == (
+        Column("id", "bigint"), Column("sold", "date"), Column("name", "string"), Column("more", "int"),
+    )  # fmt: skip
+    assert [call for call, _ in catalog.calls].count("widen") == 1
+
+
+def test_where_a_type_cannot_be_changed_the_table_is_made_again_with_all_versions():
+    catalog = FakeCatalog(widens=False)
+    put(catalog, part("a"))
+    wide = part("b", columns=(Column("id", "bigint"), *COLUMNS[1:]))
+    put(catalog, wide, others=(part("a"), wide))
+    assert catalog.table is not None and catalog.table.columns[0] == Column("id", "bigint")
+    assert catalog.places.keys() == {("a",), ("b",)}
+
+
+@pytest.mark.parametrize(
+    ("properties", "keys", "message"),
+    [
+        ({}, ("version",), "not one that Lakeward made over all versions of sales.product"),
+        ({OWN_PROPERTY: "sales.product"}, ("version",), "not one that Lakeward made over all versions"),
+        ({OWN_PROPERTY: "sales.other", ALL_VERSIONS: "parquet"}, ("version",), "over all versions of sales.product"),
+        ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "csv"}, ("version",), "holds versions in csv"),
+        ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, ("version", "sold"), "partitioned by version, sold"),
+        ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, ("other",), "partitioned by other"),
+    ],
+)
+def test_a_table_that_is_not_this_one_is_left_alone(properties, keys, message):
+    catalog = FakeCatalog()
+    catalog.table = FoundTable(properties, COLUMNS, keys)
+    with pytest.raises(ConfigurationError, match=message):
+        put(catalog, part("a"))
+    assert catalog.calls == []
+
+
+@pytest.mark.parametrize("column", ["name", "NAME", "sold"])
+def test_the_partition_column_must_not_have_the_name_of_a_column(column):
+    catalog = FakeCatalog()
+    with pytest.raises(ConfigurationError, match="has a column") as refused:
+        put(catalog, part("a"), column=column)
+    assert "version_column" in str(refused.value.hint) and catalog.calls == []
+
+
+def test_a_column_of_another_type_and_one_that_differs_only_in_case_are_refused():
+    with pytest.raises(ConfigurationError, match="'id' is string in this version and int in others"):
+        merged_columns(NAME, COLUMNS, (Column("id", "string"),))
+    with pytest.raises(ConfigurationError, match="differ only in case"):
+        merged_columns(NAME, (), (Column("id", "int"), Column("ID", "int")))
+
+
+def test_text_that_is_read_by_position_takes_no_version_with_other_columns():
+    catalog = FakeCatalog()
+    put(catalog, part("a", format="csv"), part("b", format="csv"))
+    with pytest.raises(ConfigurationError, match="finds columns by position"):
+        put(catalog, part("c", format="csv", columns=(COLUMNS[1], COLUMNS[0], COLUMNS[2])))
+    assert catalog.places.keys() == {("a",), ("b",)}
