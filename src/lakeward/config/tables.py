@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from lakeward.column_policy import MIN_KEY_BYTES, parse_rule
 from lakeward.columns import Column, describe_problems, name_problems, parse_ddl
 from lakeward.config.base import ENVIRONMENT_MARK, NameList, OptionalSpan, Settings, Span
-from lakeward.config.patterns import path_pattern
 from lakeward.errors import ConfigurationError
+from lakeward.path_patterns import path_pattern
 
 
 class MaintenanceSettings(Settings):

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from lakeward.config.patterns import DATA_ENDINGS, path_pattern, proposed_pattern
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.file_order import NOT_RECORDED, place_by_name
 from lakeward.model import FileClass, LandingFile, TableId
+from lakeward.path_patterns import DATA_ENDINGS, path_pattern, proposed_pattern
 from lakeward.text import escape_name, name_problem, time_zone
 
 if TYPE_CHECKING:

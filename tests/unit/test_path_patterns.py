@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakeward.config import TableSettings, merge_settings
-from lakeward.config.patterns import path_pattern, proposed_pattern
+from lakeward.path_patterns import path_pattern, proposed_pattern
 
 
 @pytest.mark.parametrize(("pattern", "fitting", "others"), [
