@@ -41,7 +41,7 @@ _NAMES_BY_MODULE = {
     "lakeward.config.services": (
         "ClusterSettings MetricsSettings NotifySettings S3Keys S3Settings TlsSettings WatchSettings"
     ),
-    "lakeward.config.tables": "MaintenanceSettings MetadataColumns SnapshotSettings",
+    "lakeward.config.tables": "AdoptSettings MaintenanceSettings MetadataColumns SnapshotSettings",
     "lakeward.demo.cassandra.project": (
         "CassandraDemo CassandraDemoReport DemoSample DemoStep cassandra_demo_server write_cassandra_demo"
     ),
@@ -83,6 +83,7 @@ _NAMES_BY_MODULE = {
     "lakeward.redaction": "redact redact_values",
     "lakeward.runner.declaring": "TakenProposal WrittenProposals",
     "lakeward.runner.freshness": "Freshness FreshnessVerdict",
+    "lakeward.runner.generator": "GeneratorTables",
     "lakeward.runner.history": "RunDetail RunSummary",
     "lakeward.runner.metrics": "Metrics",
     "lakeward.runner.observers": "Observer SilentObserver",
@@ -91,6 +92,7 @@ _NAMES_BY_MODULE = {
     "lakeward.runner.proposals": "PartitionCandidate Proposal",
     "lakeward.runner.removing": "RemovalPlan StoredTable StoredVersion TableRemoval",
     "lakeward.runner.renaming": "RenamePlan",
+    "lakeward.runner.takeover": "TakeoverPlan",
     "lakeward.runner.validation": "Finding Severity",
     "lakeward.runner.walkthrough": "ImportOutcome ImportedTable",
     "lakeward.runner.watch.watcher": "RunObserver Watcher",

@@ -62,6 +62,7 @@ from lakeward.config.services import (
     WatchSettings as WatchSettings,
 )
 from lakeward.config.tables import (
+    AdoptSettings as AdoptSettings,
     MaintenanceSettings as MaintenanceSettings,
     MetadataColumns as MetadataColumns,
     SnapshotSettings as SnapshotSettings,
@@ -165,6 +166,7 @@ from lakeward.model import OpKind as OpKind, TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
 from lakeward.runner.declaring import TakenProposal as TakenProposal, WrittenProposals as WrittenProposals
 from lakeward.runner.freshness import Freshness as Freshness, FreshnessVerdict as FreshnessVerdict
+from lakeward.runner.generator import GeneratorTables as GeneratorTables
 from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
 from lakeward.runner.metrics import Metrics as Metrics
 from lakeward.runner.observers import Observer as Observer, SilentObserver as SilentObserver
@@ -182,6 +184,7 @@ from lakeward.runner.removing import (
     TableRemoval as TableRemoval,
 )
 from lakeward.runner.renaming import RenamePlan as RenamePlan
+from lakeward.runner.takeover import TakeoverPlan as TakeoverPlan
 from lakeward.runner.validation import Finding as Finding, Severity as Severity
 from lakeward.runner.walkthrough import ImportOutcome as ImportOutcome, ImportedTable as ImportedTable
 from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.reset import ResetPlan, TableReset
     from lakeward.mirror.undo import Undone, UndoPlan
     from lakeward.runner.declaring import TakenProposal, WrittenProposals
+    from lakeward.runner.generator import GeneratorTables
     from lakeward.runner.history import RunDetail, RunSummary
     from lakeward.runner.metrics import Metrics
     from lakeward.runner.observers import Observer
@@ -392,15 +393,46 @@ class Lakeward:
 
         return plan_renaming(self._opened.workbench(), TableId.parse(name), TableId.parse(to))
 
-    @takes(dynamodb=TEXT, region=OPTIONAL_TEXT, endpoint=OPTIONAL_TEXT, dry_run=FLAG)
+    @takes(dynamodb=TEXT, lake=OPTIONAL_TEXT, region=OPTIONAL_TEXT, endpoint=OPTIONAL_TEXT, dry_run=FLAG)
     def import_walkthrough(
-        self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
+        self,
+        dynamodb: str,
+        *,
+        lake: str | None = None,
+        region: str | None = None,
+        endpoint: str | None = None,
+        dry_run: bool = False,
     ) -> list[ImportedTable]:
-        """Import the settings of tables of a DMS walkthrough deployment; return the result for each item."""
+        """Import the tables of a DMS walkthrough deployment; return the result for each item.
+
+        Args:
+            dynamodb: the DynamoDB table of its controller.
+            lake: folder of the lake that it wrote; tables whose load files are gone from landing begin with its rows.
+                A relative one counts from here.
+            region: AWS region of the table; default from the environment.
+            endpoint: address of the service, if it is not that of AWS.
+            dry_run: only return what would be imported.
+        """
+        from lakeward.diffing.stored.addresses import absolute
         from lakeward.runner.walkthrough import scan_items, take_over
 
         items = scan_items(dynamodb, region=region, endpoint=endpoint)
-        return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
+        place = absolute(lake) if lake is not None else None
+        return list(take_over(items, self.config, self.storage, self.state, lake=place, dry_run=dry_run))
+
+    @takes(file=PATH)
+    def read_generator(self, file: str | Path) -> GeneratorTables:
+        """Return the tables of a Spark CDC snapshot generator as proposals, for ``write_proposals``.
+
+        Args:
+            file: its ``core/sources.py``, which is parsed and never executed.
+
+        Raises:
+            ConfigurationError: the file has no dictionary ``cdc``.
+        """
+        from lakeward.runner.generator import read_generator
+
+        return read_generator(file, self.config)
 
     def rebuild_state(self) -> list[str]:
         """Rebuild the state store from the lake and return the names of the tables found."""

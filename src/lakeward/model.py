@@ -107,7 +107,8 @@ class Disposition(StrEnum):
     ``SUPERSEDED`` marks change files of a replaced generation and load files that are not part of the current load.
     A load file that was written again with the same bytes is ``REWRITTEN`` (if it is part of the load) or ``RETURNED``
     (if it is not) until it is decided whether that was a reload. ``ARRIVED`` change files were seen and received their
-    number in the order of files; they wait.
+    number in the order of files; they wait. ``CONTAINED`` marks change files that were not read: the adopted lake of
+    another system holds their changes.
     """
 
     CONSUMED = "consumed"
@@ -118,6 +119,7 @@ class Disposition(StrEnum):
     RETURNED = "returned"
     FENCED = "fenced"
     ARRIVED = "arrived"
+    CONTAINED = "contained"
 
     @property
     def is_note(self) -> bool:
@@ -186,7 +188,7 @@ class Place(Record):
 
 
 @dataclass(frozen=True)
-class Generation(Record, required=("order_by",), if_set=("timed_by_row",)):
+class Generation(Record, required=("order_by",), if_set=("timed_by_row", "adopted")):
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest place of a change file that belongs to it, by default a name's time; empty: every file does.
@@ -196,7 +198,7 @@ class Generation(Record, required=("order_by",), if_set=("timed_by_row",)):
     unknown. ``load_from`` and ``load_to`` are the first and last time in the load's own rows, in microseconds since
     1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it. ``timed_by_row``:
     rows of a part had different times, in this load or an earlier one, so that these are not the task's start; None
-    where that is unknown.
+    where that is unknown. ``adopted``: its load is a lake that another system wrote.
     """
 
     number: int
@@ -209,6 +211,7 @@ class Generation(Record, required=("order_by",), if_set=("timed_by_row",)):
     load_to: int | None = None
     undecided_from: str = ""
     timed_by_row: bool | None = None
+    adopted: bool | None = None
 
     def is_undecided(self, time: str) -> bool:
         """Whether a change file of this name time may precede the load as well as follow it."""

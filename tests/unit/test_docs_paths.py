@@ -30,7 +30,7 @@ CODE_SPAN = re.compile(r"`([^`]+)`")
 # Names of other things that look like modules: a file, stamps of commits, a setting of Spark.
 NO_MODULES = re.compile(r"lakeward\.(?:yaml|db|op|log)\b|lakeward\.(?:applied|against)\b.*")
 # Written by make package.
-MADE = {"dist/lakeward_job.py"}
+MADE = {"dist/lakeward_job.py", "core/sources.py"}
 
 
 class Mention(NamedTuple):

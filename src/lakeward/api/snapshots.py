@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import ScheduledSnapshot
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.workbench import Workbench
+    from lakeward.views.versions.foreign import ForeignVersion
     from lakeward.views.versions.layouts import FileShape
     from lakeward.views.versions.manage import Version
     from lakeward.views.versions.manifest import Publication
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SnapshotReport(Document):
     """The result for one version: ``outcome`` is ``done``, ``renewed``, ``failed``, ``dropped`` or ``would drop``.
+
+    For versions that another system wrote it is ``done``, ``would be done`` or ``there before`` when they are
+    registered, and ``forgotten`` or ``would be forgotten`` when their record is removed.
 
     ``dropped`` names the versions that retention removed.
     """
@@ -169,12 +173,34 @@ class Snapshots:
     @takes(tables=TEXTS)
     def list(self, tables: Iterable[str] = ()) -> Versions:
         """Return the versions of tables, all known ones when none is named, and whether each is still current."""
-        from lakeward.views.versions.manage import check_publications
+        from lakeward.views.versions.manage import check_foreign, check_publications
 
-        bench, known = self._lake.workbench(), self._lake.named(tables)
-        return [
-            checked.version(str(table.table)) for table in known for checked in check_publications(bench.context(table))
-        ]
+        bench, found = self._lake.workbench(), []
+        for table in self._lake.named(tables):
+            context = bench.context(table)
+            found += [checked.version(str(table.table)) for checked in check_publications(context)]
+            found += check_foreign(context)
+        return found
+
+    @takes(table=TEXT, folder=TEXT, dry_run=FLAG)
+    def adopt(self, table: str, folder: str, *, dry_run: bool = False) -> Reports:
+        """Register versions that another system wrote: they are read, listed and compared, and never changed.
+
+        Args:
+            table: the table as ``schema.table``.
+            folder: the folder of one version, or of a table's versions; Parquet files, possibly in folders by date.
+            dry_run: only return what would be registered.
+
+        Raises:
+            ConfigurationError: the table has no mirror, or a version was registered with other content.
+            DataError: the folder holds something else than versions.
+        """
+        from lakeward.views.versions.foreign import register_foreign
+
+        context = self._lake.context(table)
+        made = register_foreign(context, (_absolute(folder) or folder).rstrip("/"), dry_run=dry_run)
+        done = "would be done" if dry_run else "done"
+        return [_foreign_report(table, version, done if is_new else "there before") for version, is_new in made]
 
     @takes(tables=TEXTS, version=OPTIONAL_TEXT)
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
@@ -215,6 +241,13 @@ class Snapshots:
             msg = "choose the versions to drop: either one by name, or by number or age"
             raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
         context = self._lake.context(table)
+        if version is not None and (foreign := _foreign_named(context, version)):
+            from lakeward.views.versions.foreign import forget_foreign
+
+            if not dry_run:
+                forget_foreign(context.mirror, foreign)
+            outcome = "would be forgotten" if dry_run else "forgotten"
+            return [_foreign_report(table, found, outcome) for found in foreign]
         found = _recorded(context)
         gone = (
             beyond_retention(found, keep=keep, older_than=older_than)
@@ -464,6 +497,22 @@ def _require_day(text: str) -> None:
     if not is_day:
         msg = f"{text!r} is not a day; expected 2020-11-14"
         raise ConfigurationError(msg)
+
+
+def _foreign_report(table: str, found: ForeignVersion, outcome: str) -> SnapshotReport:
+    return SnapshotReport(
+        table, outcome, version=found.version, kind="foreign", location=found.location, rows=found.rows
+    )
+
+
+def _foreign_named(context: TableContext, name: str) -> list[ForeignVersion]:
+    """Return the registered versions of other systems of a name, unless an own version has that name, too."""
+    from lakeward.views.versions.foreign import list_foreign
+
+    mirror = context.mirror.find_metadata()
+    if mirror is None or any(publication.is_called(name) for publication in _recorded(context)):
+        return []
+    return [found for found in list_foreign(mirror) if found.is_called(name)]
 
 
 def _recorded(context: TableContext) -> list[Publication]:

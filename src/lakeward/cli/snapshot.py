@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from lakeward.cli.options import Invocation
 
 
-_OUTCOME_STYLES = {"failed": "red", "done": "green", "renewed": "green", "dropped": "green", "would drop": "yellow"}
+_OUTCOME_STYLES = {
+    "failed": "red", "done": "green", "renewed": "green", "dropped": "green", "would drop": "yellow",
+    "forgotten": "green",
+}  # fmt: skip
 
 
 def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> int:
@@ -133,6 +136,7 @@ def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
 
     current: nothing has changed. stale: changes that belong to it arrived later. undone: it contains ops that were
     undone since. missing: its files or its tag are gone. former: a newer copy of the current state replaced it.
+    foreign: another system wrote it, and it is as it was when it was adopted.
     """
     with invocation.lake() as lake:
         found = lake.snapshots.list(names)
@@ -178,6 +182,23 @@ def _draw_versions(console: Console, found: Sequence[Version]) -> None:
             ],
         )
     console.print(drawn)
+
+
+@command("adopt")
+@click.argument("name", metavar="TABLE")
+@click.argument("folder", metavar="FOLDER")
+@click.option("--dry-run", is_flag=True, help="Read everything, and register nothing.")
+def adopt(invocation: Invocation, name: str, folder: str, dry_run: bool) -> int:
+    """Register snapshots of a table that another system wrote, such as the Spark CDC snapshot generator.
+
+    FOLDER holds the Parquet files of one snapshot, a folder for each of several, or folders by date
+    (hire_date=2020-11-13). Every file is read, and rows, checksum and a fingerprint of the files are recorded with the
+    mirror. Such snapshots are listed, and compared by lakeward diff with their folder; nothing ever changes or removes
+    them. lakeward snapshot drop TABLE --version NAME forgets one.
+    """
+    with invocation.lake() as lake:
+        reports = lake.snapshots.adopt(name, folder, dry_run=dry_run)
+    return show_reports(invocation, reports)
 
 
 @command("refresh")
@@ -286,5 +307,5 @@ def snapshot() -> None:
     """Keep tables as they were at a moment: as plain files, or as tags of the mirror."""
 
 
-for _command in (create, list_versions, refresh, drop, schedule):
+for _command in (create, list_versions, adopt, refresh, drop, schedule):
     snapshot.add_command(_command)

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lakeward import ColumnsRepair, Finding, ImportedTable, KnownTable
+    from lakeward import (
+        ColumnsRepair,
+        Finding,
+        GeneratorTables,
+        ImportedTable,
+        KnownTable,
+        TakeoverPlan,
+        WrittenProposals,
+    )
     from lakeward.cli.options import Invocation
 
 
@@ -154,22 +162,48 @@ def hash_values(invocation: Invocation, name: str, column: str) -> None:
 
 
 @command("import")
-@click.option("--dynamodb", required=True, metavar="TABLE", help="DynamoDB table of the deployment: DMSCDC_Controller.")
+@click.option("--dynamodb", metavar="TABLE", help="DynamoDB table of the deployment: DMSCDC_Controller.")
+@click.option(
+    "--sources", metavar="FILE", help="Configuration file of a Spark CDC snapshot generator: core/sources.py."
+)
+@click.option("--lake", metavar="PATH", help="Folder of its lake, with which tables begin whose load files are gone.")
 @click.option("--region", metavar="REGION", help="AWS region.  [default: from the environment]")
 @click.option("--endpoint", metavar="URL", help="Address of the service, if it is not that of AWS.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 def import_tables(
-    invocation: Invocation, dynamodb: str, region: str | None, endpoint: str | None, dry_run: bool
+    invocation: Invocation, dynamodb: str | None, sources: str | None, dry_run: bool, **where: str | None
 ) -> int:
-    """Import the tables of a DMS walkthrough deployment: key, partition and whether a table is active.
+    """Import the tables of a DMS walkthrough deployment, or of a Spark CDC snapshot generator.
 
-    Only settings are imported: the landing files are read again. Tables that are declared, active or already set are
-    left alone. An active table whose settings do not fit its files is imported as inactive; the loads are not searched
-    for duplicate keys, which `lakeward tables check` does. An item that cannot be read is skipped, and the exit code is
-    then 3.
+    --dynamodb imports the tables of a deployment: key, partition and whether a table is active.
+
+    Where landing holds a table's load files, only settings are imported, and the landing files are read again. Where
+    they are gone, --lake names the lake that the deployment wrote: the table's first run begins with its rows, and
+    applies the change files after the newest one that the deployment applied. Nothing in that lake is changed.
+
+    Tables that are declared, active or already set are left alone. A table whose settings do not fit its files, that
+    has no folder in landing, or about whose files there is a doubt, is imported as inactive; loads in landing are not
+    searched for duplicate keys, which `lakeward tables check` does. An item that cannot be read is skipped, and the
+    exit code is then 3.
+
+    --sources adds the tables of a generator's configuration file to lakeward.yaml: path, key, schema and start of the
+    capture. The file is not executed; what is no plain value is named with its line, and its table is written in
+    comments. Tables that lakeward.yaml holds already are left alone.
     """
+    if (dynamodb is None) == (sources is None):
+        msg = "use either --dynamodb or --sources"
+        raise click.UsageError(msg)
+    if sources is not None:
+        if any(where.values()):
+            msg = "--lake, --region and --endpoint belong to --dynamodb"
+            raise click.UsageError(msg)
+        return _import_sources(invocation, sources, dry_run=dry_run)
+    return _import_items(invocation, str(dynamodb), dry_run=dry_run, **where)
+
+
+def _import_items(invocation: Invocation, dynamodb: str, *, dry_run: bool, **where: str | None) -> int:
     with invocation.lake() as lake:
-        found = lake.import_walkthrough(dynamodb, region=region, endpoint=endpoint, dry_run=dry_run)
+        found = lake.import_walkthrough(dynamodb, dry_run=dry_run, **where)
     document = {"dry_run": dry_run, "tables": [item.to_dict() for item in found]}
     emit(invocation, document, lambda console: _draw_imported(console, found, dry_run=dry_run))
     skipped = [item for item in found if item.outcome == "skipped"]
@@ -180,6 +214,38 @@ def import_tables(
     return FAILED if skipped else DONE
 
 
+def _import_sources(invocation: Invocation, sources: str, *, dry_run: bool) -> int:
+    with invocation.lake() as lake:
+        found = lake.read_generator(sources)
+        written = None if dry_run else lake.write_proposals(found.tables)
+    document = {"dry_run": dry_run, **found.to_dict(), "written": written.to_dict() if written else None}
+    emit(invocation, document, lambda console: _draw_sources(console, found, written))
+    for problem in found.problems:
+        error_line(f"{sources}, {problem}")
+    if dry_run:
+        note(invocation, "nothing was changed (--dry-run)")
+    return FAILED if found.problems else DONE
+
+
+def _draw_sources(console: Console, found: GeneratorTables, written: WrittenProposals | None) -> None:
+    drawn = table("table", "primary key", "capture began", "in doubt")
+    for name, proposal in found.tables.items():
+        add_row(drawn, [name, ", ".join(proposal.primary_key), proposal.cdc_start, "; ".join(proposal.doubts)])
+    console.print(drawn)
+    if written is None:
+        return
+    for names, outcome in (
+        (written.declared, "declared"),
+        (written.commented, "in comments"),
+        (written.present, "there before"),
+    ):
+        if names:
+            console.print(f"{written.file}: {outcome}: {', '.join(names)}")
+
+
+_OF_ITEMS = ("imported", "left", "skipped")
+
+
 def _draw_imported(console: Console, found: Sequence[ImportedTable], *, dry_run: bool) -> None:
     drawn = table("table", "outcome", "active", "primary key", "partition by", "path", "why")
     for item in found:
@@ -187,8 +253,27 @@ def _draw_imported(console: Console, found: Sequence[ImportedTable], *, dry_run:
         active = None if item.active is None else "yes" if item.active else "no"
         add_row(drawn, [item.table, item.outcome, active, keys, fields, item.path, item.reason])
     console.print(drawn)
-    taken = sum(item.outcome == "imported" for item in found)
-    console.print(f"{count(taken, 'table')} {'would be ' if dry_run else ''}taken over of {count(len(found), 'item')}")
+    for item in found:
+        if item.plan is not None and item.plan.lake is not None:
+            _draw_takeover(console, item.table or "", item.plan)
+    taken, items = (sum(item.outcome in names for item in found) for names in (("imported",), _OF_ITEMS))
+    console.print(f"{count(taken, 'table')} {'would be ' if dry_run else ''}taken over of {count(items, 'item')}")
+
+
+def _draw_takeover(console: Console, name: str, plan: TakeoverPlan) -> None:
+    rows = "" if plan.rows is None else f", {count(plan.rows, 'row')}"
+    console.print(f"{name}: begins with {count(plan.lake_files, 'file')} of {plan.lake}{rows}")
+    folders = f"   (by folder: {', '.join(plan.partitions)})" if plan.partitions else ""
+    console.print(f"  columns: {plan.columns}{folders}")
+    again = f", of these {plan.read_again:,} once more" if plan.read_again else ""
+    since = f" from {plan.cut} on" if plan.cut else ""
+    files = count(plan.contained, "change file is in it", "change files are in it")
+    console.print(f"  {files}; {plan.unread + plan.read_again:,} are applied on top{again}{since}")
+    for path in plan.doubtful:
+        console.print("  ", styled("may be missing", "bold yellow"), path)
+    for warning in plan.warnings:
+        console.print("  ", styled("warning", "bold yellow"), warning)
+    console.print(f"  to compare both after a run: {plan.compare}")
 
 
 @command("repair")

@@ -179,6 +179,27 @@ def _file_format(name: str) -> str:
     return _FILE_FORMATS[found[1]]
 
 
+class AdoptSettings(Settings):
+    """A lake of Parquet files that another system wrote: its rows are the table's first load."""
+
+    lake: str = Field(description="folder of the table's Parquet files, with partition folders name=value")
+    last_file: str = Field(
+        "", description="newest change file that the other system applied, by its path below the table's folder"
+    )
+    keep_op: bool = Field(False, description="keep the column Op as a column of the mirror")
+    partition_types: dict[str, str] = Field(
+        {}, description="types of partition columns, which the lake has only as names of folders: {dept: string}"
+    )
+    empty_partition: Literal["null", "empty"] | None = Field(
+        None,
+        description="what the folder for NULL and for the empty text means for a text column; the table stops without",
+    )
+    leave_out: NameList = Field((), description="files of the lake that are not read, by their paths below it")
+    listing: str | None = Field(
+        None, description="fingerprint of the lake's files: the table stops when they differ from it before its load"
+    )
+
+
 class SnapshotSettings(Settings):
     """Snapshots that runs make on a schedule, and which stay; by default none is made and none is dropped."""
 
@@ -420,6 +441,7 @@ class TableSettings(TableDefaults):
         None, description="day or time by which the load was complete, where its files were copied later"
     )
     publish: PublishSettings | None = Field(None, description="plain files refreshed after each run")
+    adopt: AdoptSettings | None = Field(None, description="a lake of another system that takes the place of a load")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

@@ -23,6 +23,7 @@ from lakeward.formats.dms.listing import list_files, list_transactions
 from lakeward.formats.dms.removal import write_without_rows
 from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.kinds.erase import record_new_contents
+from lakeward.mirror.op.adopted import lake_beside, list_lake
 from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import ErasedKeys, Erasure, forbidden_bad_rows, is_erased, key_fields, key_hash
@@ -47,7 +48,7 @@ MAX_KEYS = 10_000
 _OLD, _NEW = f"{S.PREFIX}old", f"{S.PREFIX}new"
 # Files whose new content is recorded, written and entered in the ledger together.
 _GROUP = 100
-LISTED, REWRITTEN, SHARED, UNREAD = "listed", "rewritten", "shared", "unread"
+LISTED, REWRITTEN, SHARED, UNREAD, FOREIGN = "listed", "rewritten", "shared", "unread", "foreign"
 
 
 def hashes_of(keys: Sequence[DataFrame], salt: str) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ class LandingTrace(Document):
     """A landing file that holds, or may hold, erased rows: how many, and what was done about it.
 
     ``outcome`` is ``listed`` (unchanged), ``rewritten``, ``shared`` (a transaction file that other tables read too:
-    unchanged) or ``unread`` (it could not be read).
+    unchanged), ``foreign`` (another system wrote it: unchanged) or ``unread`` (it could not be read).
     """
 
     path: str
@@ -165,7 +166,8 @@ def landing_traces(context: TableContext, erasure: Erasure) -> Iterator[LandingT
             yield from (LandingTrace(path, 0, UNREAD) for path in unread)
             shared = {file.path for file in files if file.file_class is FileClass.TRANSACTIONS}
             for path, rows in places.groupBy(S.FILE).count().orderBy(S.FILE).toLocalIterator():
-                yield LandingTrace(path, rows, SHARED if path in shared else LISTED)
+                is_foreign = context.storage.below_lake(path) is not None
+                yield LandingTrace(path, rows, SHARED if path in shared else FOREIGN if is_foreign else LISTED)
 
 
 def rewrite_landing(context: TableContext, erasure: Erasure, traces: Sequence[LandingTrace]) -> list[LandingTrace]:
@@ -242,5 +244,8 @@ def _groups(context: TableContext) -> Iterator[list[LandingFile]]:
 
 def _files(context: TableContext) -> Iterable[LandingFile]:
     yield from list_files(context.storage, context.folder, context.settings)
+    if context.settings.adopt is not None and lake_beside(context.storage).lake.exists(""):
+        lake = list_lake(lake_beside(context.storage).lake, context.settings.adopt)
+        yield from (*lake.files, *lake.left_out)
     if context.config.transactions:
         yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakeward import schemas as S
 from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.op import check
+from lakeward.mirror.op.adopted import FORMER
 from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.mirror.op.context import Waiting
 from lakeward.mirror.op.effect import OpInput, PreparedOp
@@ -65,7 +66,7 @@ def prepare(
     handler.check_effect(context, decided, effect, columns, bases.mirror)
     context.reached(Step.CHECK_FOLD)
     changes = describe_changes(before, columns, context.settings.renames)
-    files = _file_records(stable, record, decided.notes)
+    files = _file_records(context, stable, record, decided.notes)
     rows, count = handler.rows_to_log(records, stable)
     is_last = decided.is_last and not unstable
     return PreparedOp(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
@@ -151,15 +152,17 @@ def _reaches_back(context: TableContext, generation: Generation, first: Place, r
 
 
 def _file_records(
-    summaries: Sequence[FileSummary], record: OpRecord, notes: Sequence[FileRecord]
+    context: TableContext, summaries: Sequence[FileSummary], record: OpRecord, notes: Sequence[FileRecord]
 ) -> tuple[FileRecord, ...]:
     """Return the records of an op's files; that of a file which was read contains the number it has received."""
     read = {summary.path for summary in summaries}
     kept = (note for note in notes if note.disposition is not Disposition.ARRIVED or note.summary.path not in read)
-    return (*(_file_record(summary, record) for summary in summaries), *kept)
+    return (*(_file_record(context, summary, record) for summary in summaries), *kept)
 
 
-def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:
+def _file_record(context: TableContext, summary: FileSummary, record: OpRecord) -> FileRecord:
+    if context.storage.below_lake(summary.path) is not None:
+        return FileRecord(summary, Disposition.CONSUMED, generation=FORMER)
     if record.generation < record.progress.generations[-1].number:
         return FileRecord(summary, Disposition.SUPERSEDED)
     return FileRecord(summary, Disposition.CONSUMED if summary.rows or summary.ignored else Disposition.EMPTY)

@@ -6,6 +6,7 @@ does one that is killed: it is begun again. It is refused where landing no longe
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -282,6 +283,7 @@ def _require_decided(context: TableContext, before: Progress) -> Generation:
     if current is None:
         msg = f"{name} is empty: no file counts as read, so there is nothing to begin again"
         raise ConfigurationError(msg, hint=f"lakeward run {name}")
+    _require_no_lake(context, current)
     if unfinished_erasure(context.changelog.find_metadata()) is not None:
         msg = f"{name}: an erasure is not finished"
         raise ConfigurationError(msg, hint=f"lakeward erase {name} --resume")
@@ -295,6 +297,21 @@ def _require_decided(context: TableContext, before: Progress) -> Generation:
         )
         raise ConfigurationError(msg, hint="reload the table at the source")
     return current
+
+
+def _require_no_lake(context: TableContext, current: Generation) -> None:
+    """Refuse a table that would begin with the lake of another system: what was decided about it is not repeated."""
+    name = shlex.quote(str(context.table))
+    if current.adopted:
+        msg = f"{context.table}: it began with a lake that another system wrote, and a reset reads only landing"
+        hint = (
+            f"to adopt the lake again, and decide on it again: lakeward undo {name} --to-op 0, then lakeward run {name}"
+        )
+        raise ConfigurationError(msg, hint=hint)
+    if context.settings.adopt is not None:
+        msg = f"{context.table}: adopt is set, and the table has had a load or truncate since it began with that lake"
+        hint = f"lakeward tables set {name} --unset adopt, so that the lake is not adopted once more"
+        raise ConfigurationError(msg, hint=hint)
 
 
 def _landing(context: TableContext, before: Progress, current: Generation) -> _Landing:

@@ -60,12 +60,12 @@ class PartitionCandidate(Document):
 
 
 @dataclass(frozen=True)
-class Proposal(Document, also=("settings",)):
+class Proposal(Document, also=("settings",), if_set=("path", "cdc_start")):
     """Settings proposed for a new table.
 
     ``schema`` are the columns with the types that fit all load files that were read. ``csv`` holds the settings of CSV
     files that differ from their defaults. ``evidence`` has a sentence for each setting, ``doubts`` what a person must
-    decide before the table is activated.
+    decide before the table is activated. ``path`` and ``cdc_start`` are known where another system's settings are read.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -76,11 +76,14 @@ class Proposal(Document, also=("settings",)):
     evidence: dict[str, str] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     needs_schema: bool = False
+    path: str | None = None
+    cdc_start: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of a table that the proposal consists of; the schema only where files have no types."""
-        found: dict[str, Any] = {}
+        own = {"path": self.path, "cdc_start": self.cdc_start}
+        found: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         if self.primary_key:
             found["primary_key"] = list(self.primary_key)
         if self.timestamp_column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -15,21 +15,25 @@ from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.listing import UnknownFile, UnreadFile, list_folder, table_folder, unread_file
 from lakeward.formats.dms.sniffing import peek
+from lakeward.mirror.op.adopted import adopted_columns, adoption_problem, lake_beside, list_lake, outdated_files_hint
 from lakeward.mirror.op.policy import unknown_rules
 from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys
 from lakeward.mirror.op.schema import known_columns, with_file_columns
 from lakeward.mirror.op.settings import nearest, settings_problems
 from lakeward.model import FileClass
+from lakeward.storage.landing import with_lake
 from lakeward.text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from lakeward.columns import Column
     from lakeward.config import Config
+    from lakeward.config.tables import AdoptSettings
     from lakeward.formats.dms.sniffing import Peek
+    from lakeward.mirror.op.adopted import LakeFiles
     from lakeward.model import LandingFile
     from lakeward.runner.tables import KnownTable
     from lakeward.storage.landing import Landing
@@ -129,7 +133,7 @@ class SettingsCheck:
         self._known = known
         self._table, self._settings = known.table, known.settings
         self._config = config
-        self._storage = storage
+        self._storage = with_lake(config, storage, known.settings)
         self._check_data = check_data
         self._spark = spark
 
@@ -163,11 +167,32 @@ class SettingsCheck:
             return  # without the key nothing can be read
         sample = take_sample(self._storage, self._known)
         yield from self._about_files(sample)
-        columns = known_columns(self._table, (), self._settings)
+        columns, rules = known_columns(self._table, (), self._settings), rules_of(self._settings)
+        in_lake: tuple[Column, ...] = ()
+        if self._settings.adopt is not None:
+            lake = self._lake(self._settings.adopt)
+            if (conflict := adoption_problem(self._settings, lake.partitions if lake else ())) is not None:
+                yield self._error(conflict.setting, conflict.message)
+                return
+            if lake is None:
+                where = self._settings.adopt.lake
+                yield self._warning(
+                    "adopt", f"the lake {where} is not there; a run needs it until the table has a load"
+                )
+            else:
+                sample = replace(sample, loads=lake.files)
+                in_lake = adopted_columns(self._table, self._storage, self._settings, lake.files)
+                columns = columns or as_stored(of_files(in_lake, rules), rules)
+        yield from self._check_columns(sample, columns, in_lake)
+
+    def _check_columns(
+        self, sample: Sample, columns: tuple[Column, ...], in_lake: Sequence[Column]
+    ) -> Iterator[Finding]:
+        """Yield findings on the columns and keys; without known columns those of the files are taken."""
         if not columns:
+            rules = rules_of(self._settings)
             first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
             typed = next((found.columns for found in first if found.columns and found.has_types), ())
-            rules = rules_of(self._settings)
             columns = as_stored(of_files(typed, rules), rules)
             if not columns:
                 yield from self._without_columns(first)
@@ -181,16 +206,17 @@ class SettingsCheck:
         columns = with_file_columns(self._table, columns, map(peek_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(problem.setting, problem.message) for problem in problems)
-        seen = {column.name for found in peeks for column in found.columns or ()}
-        names = sorted({*(column.name for column in columns), *seen})
-        for name in unknown_rules(names, self._settings):
-            message = f"columns: has a rule for {name!r}, which is not a column of the table; {nearest(name, names)}"
-            yield self._error("columns", message)
+        yield from self._about_rules(peeks, (*columns, *in_lake))
         yield from self._about_names(columns)
         yield from self._about_renames(columns)
         yield from self._about_changes(peeks, columns)
         if self._check_data and not problems and not stops:
             yield from self._about_keys(sample, columns)
+
+    def _lake(self, adopt: AdoptSettings) -> LakeFiles | None:
+        """Return the files of the lake to adopt, None where it is not there."""
+        lake = lake_beside(self._storage).lake
+        return list_lake(lake, adopt) if lake.exists("") else None
 
     def _spec(self, columns: Sequence[Column]) -> ReadSpec:
         return ReadSpec(self._table, tuple(columns), self._settings)
@@ -222,6 +248,13 @@ class SettingsCheck:
         for path, tip in found.values():
             make = self._error if tip.stops else self._warning
             yield make(tip.setting, f"{path}: {tip.message}", tip.value)
+
+    def _about_rules(self, peeks: Sequence[Peek], columns: Sequence[Column]) -> Iterator[Finding]:
+        seen = {column.name for found in peeks for column in found.columns or ()}
+        names = sorted({*(column.name for column in columns), *seen})
+        for name in unknown_rules(names, self._settings):
+            message = f"columns: has a rule for {name!r}, which is not a column of the table; {nearest(name, names)}"
+            yield self._error("columns", message)
 
     def _about_names(self, columns: Sequence[Column]) -> Iterator[Finding]:
         if problems := name_problems([column.name for column in columns]):
@@ -282,13 +315,23 @@ class SettingsCheck:
             yield self._warning("on_bad_row", message)
         if report.repeated:
             keys = count(report.repeated, "key occurs", "keys occur")
-            message = f"{keys} more than once in the load, where only the last row would stay"
-            yield self._error("primary_key", f"{message}: {describe_keys(report.examples)}")
+            shown = describe_keys(report.examples)
+            if self._settings.adopt is not None:
+                yield self._about_outdated(sample, report.sharing, f"{keys} more than once in the lake: {shown}")
+            else:
+                message = f"{keys} more than once in the load, where only the last row would stay: {shown}"
+                yield self._error("primary_key", message)
         for name, nulls in report.nulls.items():
             if nulls:
                 rows = count(nulls, "row of the load has", "rows of the load have")
                 message = f"{rows} NULL in key column {name}; it counts as a value like others"
                 yield self._warning("primary_key", message)
+
+    def _about_outdated(self, sample: Sample, sharing: Collection[tuple[str, str]], message: str) -> Finding:
+        """Return the finding on keys that several files of the adopted lake hold."""
+        written = {file.path: file.identity.mtime_us for file in sample.loads}
+        hint = outdated_files_hint(self._table, self._storage, sharing, written)
+        return Finding(str(self._table), Severity.ERROR, "adopt", message, hint)
 
     def _error(self, setting: str, message: str, value: str | None = None) -> Finding:
         return Finding(str(self._table), Severity.ERROR, setting, message, self._remedy(setting, value))

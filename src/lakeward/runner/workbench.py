@@ -29,6 +29,7 @@ from lakeward.spark.errors import as_lakeward_error
 from lakeward.spark.workspace import Workspace
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
+from lakeward.storage.landing import with_lake
 from lakeward.transforms.columns import conformed
 from lakeward.views.versions.scheduled import schedule_of_table
 
@@ -96,7 +97,7 @@ class Workbench:
             config=self.config,
             settings=known.settings,
             spark=spark,
-            storage=self.storage,
+            storage=with_lake(self.config, self.storage, known.settings),
             state=self.state,
             permission=permission or NoPermissionNeeded(),
             mirror=mirror_of(spark, known.table),

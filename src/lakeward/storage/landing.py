@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from hashlib import blake2b
 
+    from lakeward.config import Config, TableSettings
     from lakeward.config.services import LinkPolicy
     from lakeward.model import FileIdentity
 
@@ -153,6 +154,10 @@ class Landing:
         self._require_inside(path)
         self.system.replace(self.location(path), local_path)
 
+    def below_lake(self, path: str) -> str | None:
+        """Return the path of an adopted lake's file below that lake, None for a file of landing."""
+        return None
+
     def location(self, path: str) -> str:
         """Return the address that a person or another tool can open: an absolute path, or ``s3://bucket/key``."""
         if not self.is_local:
@@ -174,6 +179,55 @@ class Landing:
             found = self.system.resolved(self.location(path))
             msg = f"{path} leads by a symbolic link to {found}, which is outside the landing folder {self.root}"
             raise DataError(msg, hint="put the files themselves into landing, or set landing_symlinks: allow")
+
+
+class LandingWithLake(Landing):
+    """A landing beside a lake that another system wrote, whose files have absolute paths and are only read."""
+
+    def __init__(self, landing: Landing, lake: Landing) -> None:
+        """Use a landing, and the folder of the lake as another one."""
+        super().__init__(landing.root, landing.symlinks, None if landing.is_local else landing.system)
+        self.lake = lake
+
+    def below_lake(self, path: str) -> str | None:
+        """Return the path of an adopted lake's file below that lake, None for a file of landing."""
+        root = f"{self.lake.root}/"
+        return path.removeprefix(root) if path.startswith(root) else None
+
+    def identity(self, path: str) -> FileIdentity:
+        """Return a file's identity now; raises FileNotFoundError."""
+        below = self.below_lake(path)
+        return super().identity(path) if below is None else self.lake.identity(below)
+
+    @contextmanager
+    def spool(self, path: str) -> Iterator[tuple[str, str]]:
+        """Yield a local path of the file's bytes, and their hash; raises FileNotFoundError."""
+        below = self.below_lake(path)
+        with super().spool(path) if below is None else self.lake.spool(below) as found:
+            yield found
+
+    def replace(self, path: str, local_path: str) -> None:
+        """Replace a file's content, unless it is one of the lake.
+
+        Raises:
+            DataError: the file belongs to the lake, of which Lakeward changes nothing.
+        """
+        if self.below_lake(path) is not None:
+            msg = f"{path} belongs to a lake that another system wrote: it is only read"
+            raise DataError(msg, hint="change it with the tools of that system")
+        super().replace(path, local_path)
+
+    def location(self, path: str) -> str:
+        """Return the address that a person or another tool can open."""
+        return path if self.below_lake(path) is not None else super().location(path)
+
+
+def with_lake(config: Config, landing: Landing, settings: TableSettings) -> Landing:
+    """Return the storage of a table's files: landing, and beside it the lake that is, or was, adopted."""
+    if settings.adopt is None:
+        return landing
+    lake = open_landing(config.resolve(settings.adopt.lake), config.s3, config.landing_symlinks)
+    return LandingWithLake(landing, lake)
 
 
 def _below(folder: str, path: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.config.policy import policy_of
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.formats.dms.quarantined import HAS_KEY
@@ -22,7 +23,10 @@ from lakeward.iceberg.cleanup import Stored, count_stored, expire_unreferenced, 
 from lakeward.iceberg.define import APPLIED_STAMP, history_of
 from lakeward.iceberg.metadata import MAIN
 from lakeward.mirror.erase import (
+    FOREIGN,
     MAX_KEYS,
+    UNREAD,
+    LandingTrace,
     erase_keys,
     hashes_of,
     landing_traces,
@@ -56,11 +60,13 @@ from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import finish_interrupted
 from lakeward.spark.workspace import Workspace
 from lakeward.storage.filesystem import open_filesystem
-from lakeward.transforms.columns import column
+from lakeward.transforms.columns import column, columns
 from lakeward.transforms.versions import VALID_FROM
 from lakeward.views.history.keys import row_key
 from lakeward.views.history.scd2 import shown_names
+from lakeward.views.verification.protected import protected_rows
 from lakeward.views.versions.folders import find_version
+from lakeward.views.versions.foreign import list_foreign, read_foreign
 from lakeward.views.versions.manage import rebuild_publication
 from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
 
@@ -72,7 +78,6 @@ if TYPE_CHECKING:
 
     from lakeward.iceberg.metadata import TableMetadata
     from lakeward.iceberg.table import IcebergTable
-    from lakeward.mirror.erase import LandingTrace
     from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext
     from lakeward.views.versions.manifest import Publication
@@ -136,6 +141,29 @@ def rows_in_publication(context: TableContext, record: OpRecord, publication: Pu
     found = rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes))
     by_file = found.groupBy(F.input_file_name().alias("file")).count()
     return sum((Stored(count, 0, (file,)) for file, count in by_file.toLocalIterator()), Stored())
+
+
+def foreign_traces(context: TableContext, record: OpRecord) -> list[LandingTrace]:
+    """Return the registered versions of other systems that hold rows of erased keys: they are left as they are."""
+    mirror, erasure, key = context.mirror.find_metadata(), erasure_of(record), context.settings.primary_key
+    found = []
+    for version in list_foreign(mirror) if mirror else ():
+        rows = read_foreign(context, version)
+        if rows is None:
+            continue
+        if not {*key} <= {*rows.columns}:
+            found.append(LandingTrace(version.location, 0, UNREAD))
+            continue
+        fields = [field for field in context.mirror.columns() if field.name in key]
+        sources = {field.name: field.source for field in fields}
+        # A mirror under a column policy has the hashes of its keys.
+        rows = protected_rows(rows.select(*columns(key)), policy_of(context.settings), sources, is_text=False)
+        # Another system may have stored keys in narrower types, by which they would hash differently.
+        types = {field.name: field.type for field in fields}
+        rows = rows.select(*[column(name).cast(types[name]).alias(name) for name in key])
+        if count := rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes)).count():
+            found.append(LandingTrace(version.location, count, FOREIGN))
+    return found
 
 
 def clean_publications(context: TableContext, record: OpRecord) -> None:
@@ -351,7 +379,7 @@ def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, 
     record = next_record(context, bases, Erasure(salt, (), reason, 0))
     hashes = with_moved_keys(context, salt, _hashes(context, keys, salt), moves)
     record = replace(record, erasure=Erasure(salt, hashes, reason, 2**62))
-    traces = tuple(landing_traces(context, erasure_of(record)))
+    traces = (*landing_traces(context, erasure_of(record)), *foreign_traces(context, record))
     places = tuple(found_places(context, record))
     return receipt_of(context, record, places, traces, bad_rows_without_key(context, record), dry_run=True)
 
@@ -385,6 +413,7 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
     traces = list(landing_traces(context, erasure))
     if erasure.landing:
         traces = rewrite_landing(context, erasure, traces)
+    traces += foreign_traces(context, record)
     context.reached(Step.ERASE_LANDING)
     unfinished = unfinished_erasure(context.changelog.metadata()) or UnfinishedErasure(record.op)
     places, without_key = _places(context, record, unfinished), bad_rows_without_key(context, record)

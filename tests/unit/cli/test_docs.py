@@ -32,6 +32,7 @@ from lakeward.runner.history import RunSummary
 from lakeward.runner.removing import RemovalPlan, StoredTable, StoredVersion
 from lakeward.runner.renaming import RenamePlan
 from lakeward.runner.status import StatusTotals, TableStatus
+from lakeward.runner.takeover import TakeoverPlan
 from lakeward.runner.validation import Finding
 from lakeward.runner.walkthrough import ImportedTable
 from lakeward.testing.simulator import SimulationResult
@@ -79,7 +80,8 @@ def test_every_setting_has_a_description():
     "value_type",
     [
         OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Freshness, Debt, RunSummary, Check, TableCheck,
-        Finding, ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
+        Finding, ImportedTable, TakeoverPlan, SimulationResult, TableMaintenance,
+        WorkReport, RowHistory, HistoryEntry, HistoryReport,
         TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
         ErasedPlace, LandingTrace, ColumnsRepair,
         UndoPlan, ConcernedOp, RowChanges, Marked, ResetPlan, RemovalPlan, StoredTable, StoredVersion, RenamePlan,

@@ -51,3 +51,38 @@ def test_a_table_that_cannot_be_scanned_is_reported(deployment, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(RetriableError, match="cannot be read"):
         list(scan_items("other", region=REGION, endpoint="http://127.0.0.1:9"))
+
+
+SOURCES = """
+cdc = {
+    "employees": {
+        "path": "s3://bucket/hr/employees/", "primary_keys": ["id"], "cdc_start_date": date(2020, 11, 13),
+        "schema": T.StructType().add("id", "integer"),
+    },
+    "titles": {"path": "s3://bucket/hr/titles/", "primary_keys": keys(), "schema": T.StructType().add("id", "integer")},
+    name: {},
+}
+"""
+
+
+def test_the_tables_of_a_generator_are_written_to_the_configuration(project, call, call_json):
+    (project / "sources.py").write_text(SOURCES)
+    before = (project / "lakeward.yaml").read_text()
+    dry = call("tables", "import", "--sources", "sources.py", "--dry-run")
+    assert (dry.exit_code, (project / "lakeward.yaml").read_text()) == (3, before)
+    assert "sources.py, line 8: 'name' is not understood" in dry.stderr
+    done = call("tables", "import", "--sources", "sources.py")
+    assert "declared: hr.employees" in done.stdout
+    assert "in comments: hr.titles" in done.stdout
+    assert "line 7: 'keys()' is not understood" in done.stdout
+    assert call_json("tables", "show", "hr.employees")["settings"]["cdc_start"] == "2020-11-13"
+    document = call_json("tables", "import", "--sources", "sources.py")
+    assert document["written"]["present"] == ["hr.employees", "hr.titles"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--dynamodb", "t", "--sources", "f"), ("--sources", "f", "--lake", "l"), ("--sources", "none.py")],
+)
+def test_arguments_that_do_not_go_together_are_refused(project, call, arguments):
+    assert call("tables", "import", *arguments).exit_code == 2

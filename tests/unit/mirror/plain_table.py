@@ -185,7 +185,7 @@ class PlainTable:
             place = (*(row[name] or "" for name in (S.SEQUENCE, S.FILE_TIME, S.FILE)), row[S.ROW], row[S.STEP])
             state.changes[place] = (row[S.OPERATION], row["id"], row["name"])
         self._generations[record.generation] = state
-        files = _file_records(summaries, record, work.notes)
+        files = _file_records(context, summaries, record, work.notes)
         self._logged += [_Logged(record.op, file.generation or record.generation, file) for file in files]
         if record.decision is not None:
             self.decisions.append(LoadDecision.from_dict(vars(record.decision)))

@@ -85,7 +85,7 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
     timestamp = _metadata_name(settings.timestamp_column, positions, protected)
     sequence = _metadata_name(settings.sequence_column, positions, protected)
     transaction = _metadata_name(settings.transaction_column, positions, protected)
-    taken = {operation, *({timestamp, sequence, transaction} - protected)}
+    taken = {operation, timestamp, sequence, transaction} - protected
     # A column that is new in this file may have a before image, too.
     before = _before_images(positions, (known | positions.keys()) - taken, protected, settings)
     rest = [name for name in positions if name not in taken and name not in before]

@@ -32,7 +32,7 @@ from lakeward.formats.dms.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lakeward.column_policy import ColumnRule
     from lakeward.config import TableSettings
@@ -221,9 +221,15 @@ def check_types(schema: pa.Schema, layout: Layout, spec: ReadSpec) -> None:
 
 
 def parquet_blocks(
-    file: pq.ParquetFile, layout: Layout, spec: ReadSpec, limits: Limits, *, load: bool
+    file: pq.ParquetFile,
+    layout: Layout,
+    spec: ReadSpec,
+    limits: Limits,
+    *,
+    load: bool,
+    constants: Mapping[str, pa.Scalar] | None = None,
 ) -> Iterator[Block]:
-    """Yield a file's rows in blocks, in physical order.
+    """Yield a file's rows in blocks, in physical order; ``constants`` are columns with one value, after the file's own.
 
     Raises:
         UnusableFileError: a value or row is larger than ``limits`` allow.
@@ -233,7 +239,13 @@ def parquet_blocks(
         rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
         start += batch.num_rows
         for piece in _pieces(batch, rows, limits):
-            yield _block(batch[piece], rows[piece], layout, spec, load=load)
+            yield _block(_with_constants(batch[piece], constants or {}), rows[piece], layout, spec, load=load)
+
+
+def _with_constants(batch: pa.RecordBatch, constants: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
+    for name, value in constants.items():
+        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+    return batch
 
 
 def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:

@@ -7,6 +7,7 @@ records of a file whose summary has a ``problem`` or ``mismatch``, or is not ``s
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from lakeward.formats.dms.files import (
     plain_file,
     unforeseen,
 )
+from lakeward.formats.dms.folders import folder_values, with_folder_columns
 from lakeward.formats.dms.layout import Layout, absent_columns, layout_by_names, probe_layout, shown_names
 from lakeward.formats.dms.listing import file_format
 from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
@@ -48,7 +50,7 @@ def read_file(storage: Landing, file: LandingFile, spec: ReadSpec) -> Iterator[p
         _require_as_listed(storage, file)
         with storage.spool(file.path) as (local_path, content_hash):
             tally.content_hash = content_hash
-            yield from _read(local_path, spec, tally)
+            yield from _read(local_path, spec, tally, storage.below_lake(file.path))
     except MismatchedFileError:
         tally.mismatch = True
     except UnusableFileError as error:
@@ -80,8 +82,10 @@ def _require_as_listed(storage: Landing, file: LandingFile) -> None:
         raise UnusableFileError(msg)
 
 
-def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+def _read(local_path: str, spec: ReadSpec, tally: Tally, in_lake: str | None) -> Iterator[pa.RecordBatch]:
     check_names(column.name for column in spec.columns)
+    if in_lake is not None:
+        return _read_adopted(local_path, spec, tally, in_lake)
     if file_format(tally.file.path) == "parquet":
         return _read_parquet(local_path, spec, tally)
     csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings), hides_values=spec.hides_values)
@@ -98,6 +102,22 @@ def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.
         check_types(file.schema_arrow, layout, spec)
         assembler = _assembler(layout, spec, tally)
         for block in parquet_blocks(file, layout, spec, limits, load=assembler.load):
+            yield from assembler.assemble(block)
+
+
+def _read_adopted(local_path: str, spec: ReadSpec, tally: Tally, in_lake: str) -> Iterator[pa.RecordBatch]:
+    """Read a file of a lake that another system wrote; the names of its folders hold the values of some columns."""
+    limits = Limits.of(spec.settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as file:
+        values = folder_values(in_lake, spec)
+        schema = with_folder_columns(file.schema_arrow, values)
+        layout = replace(layout_by_names(schema.names, spec.settings, spec.names), operation=None)
+        found = file_columns(schema, layout, spec.settings)
+        tally.columns = tuple((column.name, column.type) for column in found)
+        check_columns(layout, spec)
+        check_types(schema, layout, spec)
+        assembler = _assembler(layout, spec, tally)
+        for block in parquet_blocks(file, layout, spec, limits, load=assembler.load, constants=values):
             yield from assembler.assemble(block)
 
 

@@ -13,7 +13,7 @@ from lakeward.iceberg.define import empty_snapshot
 from lakeward.mirror.kinds.base import RowOpHandler
 from lakeward.mirror.kinds.void import prepare_void
 from lakeward.mirror.op.apply import extend_load, is_load_written, share_load_snapshot
-from lakeward.mirror.op.check import require_reload_size
+from lakeward.mirror.op.check import require_reload_size, require_unique_keys
 from lakeward.mirror.op.cut import require_new_keys, require_parts_apart, with_cut
 from lakeward.mirror.op.effect import (
     ApplyPlan,
@@ -65,6 +65,8 @@ class Load(RowOpHandler):
         summaries: Sequence[FileSummary],
     ) -> Work:
         """Return the load with its cut, or a batch of the change files before the cut, where some wait."""
+        if work.starts and work.generation.adopted:
+            return work  # its cut is known from the files that the former system applied
         return with_cut(context, work, progress, columns, summaries)
 
     def check_input(
@@ -73,7 +75,9 @@ class Load(RowOpHandler):
         """Refuse parts of a reload that share keys, and late parts that share keys with the load they would join."""
         if not context.settings.primary_key or op_input.changes is None:
             return
-        if not work.starts:
+        if work.starts and work.generation.adopted:
+            require_unique_keys(context, op_input.changes, summaries)
+        elif not work.starts:
             earlier = load_rows(context, op_input.record.generation, op_input)
             if earlier is not None:
                 require_new_keys(earlier, op_input.changes, context, summaries)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # Files that an op recorded, never having read them.
-UNREAD = (Disposition.FENCED, Disposition.ARRIVED)
+UNREAD = (Disposition.FENCED, Disposition.ARRIVED, Disposition.CONTAINED)
 REBUILD = "drop the table's changelog and mirror and run again: both are then rebuilt from the landing files"
 
 
@@ -48,10 +48,11 @@ class LoadDecision(Record, required=("changed", "kept", "dropped")):
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
     inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
-    ``observed`` (no change file was there), ``same load`` (a part that came later) or ``reset`` (as it was known before
-    a reset). ``cut`` is a place in the order of files, 20 digits unless ``files.order`` decides; ``before`` and
-    ``after`` count the change files known on either side of it. ``changed`` are parts with new content, ``kept`` parts
-    that are unchanged and ``dropped`` parts of the load before that this load lacks.
+    ``observed`` (no change file was there), ``same load`` (a part that came later), ``last file`` (the newest one that
+    an adopted lake contains) or ``reset`` (as it was known before a reset). ``cut`` is a place in the order of files,
+    20 digits unless ``files.order`` decides; ``before`` and ``after`` count the change files known on either side of
+    it. ``changed`` are parts with new content, ``kept`` parts that are unchanged and ``dropped`` parts of the load
+    before that this load lacks.
     """
 
     evidence: str
@@ -127,7 +128,8 @@ class FileRecord(
     def was_read(self) -> bool:
         """Whether the op read the file, and did not only record it.
 
-        Only recorded are copies, fenced files, load files that are not part of the load, and arrivals.
+        Only recorded are copies, fenced files, load files that are not part of the load, arrivals, and change files
+        that an adopted lake contains.
         """
         left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
         return not (left_over or self.disposition.is_note or self.disposition in UNREAD)

@@ -17,6 +17,7 @@ from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.changes import WITHOUT_KEY
 from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.sniffing import sniff_bad_rows
+from lakeward.mirror.op.adopted import outdated_files_hint
 from lakeward.mirror.op.choose import recut_hint
 from lakeward.mirror.op.ledger import bad_row_details
 from lakeward.model import USUAL_LAG_US, FileClass, OrderBy, time_digits
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 5
+_PAIRS = 1000
 _TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
 
 
@@ -206,6 +208,32 @@ def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequen
         msg = f"{context.table}: change files of one generation are ordered differently: {shown}"
         raise DataError(msg, hint="bring all files of the table to one DMS setting, see docs/dms-setup.md")
     return found.pop()
+
+
+def require_unique_keys(context: TableContext, rows: DataFrame, files: Sequence[FileSummary]) -> None:
+    """Refuse rows of an adopted lake that repeat a key: some of them are former versions of a row.
+
+    The former system writes the rows of a file anew and then removes that file. Where the removal failed, all rows of
+    the older file are outdated, including some that were deleted since.
+
+    Raises:
+        DataError: a key occurs more than once.
+    """
+    keys = context.settings.primary_key
+    places = rows.groupBy(*columns(keys)).agg(
+        F.count(F.lit(1)).alias(_TIMES), F.min(S.FILE).alias(_ARRIVED), F.max(S.FILE).alias(_LEFT)
+    )
+    repeated = places.filter(column(_TIMES) > 1)
+    examples = repeated.limit(_SHOWN).collect()
+    if not examples:
+        return
+    pairs = repeated.select(_ARRIVED, _LEFT).distinct().limit(_PAIRS).collect()
+    shown = "; ".join(f"{dict(zip(keys, row[: len(keys)], strict=True))} {row[len(keys)]} times" for row in examples)
+    found = count(repeated.count(), "key occurs", "keys occur")
+    msg = f"{context.table}: {found} more than once in the adopted lake: {shown}"
+    written = {file.path: file.identity.mtime_us for file in files}
+    sharing = {(row[0], row[1]) for row in pairs}
+    raise DataError(msg, hint=outdated_files_hint(context.table, context.storage, sharing, written))
 
 
 def require_delete_share(context: TableContext, effect: Effect, names: Sequence[Column], base: Snapshot | None) -> None:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ChangedFileError, ConfigurationError, CutError, VanishedError
+from lakeward.errors import ChangedFileError, ConfigurationError, CutError, DataError, VanishedError
 from lakeward.formats.base import FileSummary
 from lakeward.formats.dms.listing import UnreadFile, list_folder, list_transactions, unread_file
 from lakeward.formats.file_order import is_time, shown_place
+from lakeward.mirror.op.adopted import FORMER, adoption
 from lakeward.mirror.op.arrivals import Arrivals, arrival_notes, placed
 from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.context import Waiting, Work
-from lakeward.mirror.op.ledger import change_files
+from lakeward.mirror.op.ledger import began_with_lake, change_files
 from lakeward.mirror.op.loads import SeenFile, decide_loads, file_note
 from lakeward.mirror.op.places import cut_at, has_own_order, is_recorded, require_one_order, user_cut
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, digits_micros, time_digits
@@ -99,6 +100,8 @@ def choose(context: TableContext, progress: Progress, *, arrivals_first: bool = 
         VanishedError: the files that the table was built from are gone, or came back after it was emptied.
     """
     require_one_order(context, progress)
+    if progress.generation is None and context.settings.adopt is not None:
+        return _affordable(context, adoption(context, list_landing(context, Scan())))
     scan, known = Scan(count_from=_kept_since(context)), progress.generation
     progress = _recut(context, progress)
     batch, is_last, arrivals = _smallest_batch(context, progress, scan)
@@ -120,7 +123,7 @@ def choose(context: TableContext, progress: Progress, *, arrivals_first: bool = 
 def _recut(context: TableContext, progress: Progress) -> Progress:
     """Apply the user's cut to the current generation, where change files wait for it."""
     current, cut = progress.generation, user_cut(context)
-    if cut is None or current is None or current.number == 1 or cut > current.cut:
+    if cut is None or current is None or len(progress.generations) == 1 or cut > current.cut:
         return progress
     scan = Scan()
     moved = any(cut <= file.time < current.cut for _, file in pending_changes(context, progress, scan))
@@ -154,6 +157,8 @@ def _change_work(
     is_last: bool,
 ) -> Work | None:
     notes = (*notes, *_same_content(context, scan.retimed_changes))
+    if batch and not progress.generations:
+        _require_no_former_lake(context, progress)
     if batch:
         generation = generation_of(batch[0], progress)
         if progress.generation is not None and generation.number < progress.generation.number:
@@ -163,6 +168,22 @@ def _change_work(
     if notes and progress.generation:
         return Work(OpKind.BATCH, progress.generation, is_last=True, notes=notes)
     return None
+
+
+def _require_no_former_lake(context: TableContext, progress: Progress) -> None:
+    """Refuse to begin a table with changes alone that began with an adopted lake before all its ops were undone."""
+    if not progress.op or not began_with_lake(context):
+        return
+    table = shlex.quote(str(context.table))
+    msg = (
+        f"{context.table}: all its ops were undone, and it began with a lake that another system wrote: its change "
+        "files alone are not all of its rows"
+    )
+    hint = (
+        f"name the lake again: lakeward tables set {table} --set 'adopt={{lake: PATH, last_file: FILE}}'; or load the "
+        "table at the source"
+    )
+    raise DataError(msg, hint=hint)
 
 
 def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
@@ -242,9 +263,9 @@ def pending_changes(
         generation = generation_of(file, progress).number
         if entry is None and _is_undecided(file, progress):
             scan.undecided.append(file)
-        elif entry is None or entry.generation < generation:
+        elif entry is None or _is_new(entry, generation):
             yield generation, file
-        elif entry.identity != file.identity:
+        elif entry.identity != file.identity and entry.disposition is not Disposition.CONTAINED:
             scan.retimed_changes.append((file, entry))
 
 
@@ -262,6 +283,13 @@ def _with_entries(
             elif _is_wanted(context, file):
                 is_new = entry is None or entry.disposition is Disposition.ARRIVED
                 yield file, None if is_new else entry
+
+
+def _is_new(entry: LedgerEntry, generation: int) -> bool:
+    """Whether a recorded change file was not read for the generation that it belongs to."""
+    if entry.disposition is Disposition.CONTAINED:
+        return generation > FORMER  # an earlier cut was declared since
+    return entry.generation < generation
 
 
 def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan: Scan) -> None:
@@ -321,10 +349,12 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
     first, current = min(scan.undecided, key=lambda file: file.order), progress.generations[-1]
     event, moment = ("truncate", "noticed") if current.emptied else ("load", "seen in landing")
     named = "which come before those that follow" if has_own_order(context) else "named before"
+    since = f"{named} the {event} of generation {current.number} was {moment}"
+    if current.adopted:
+        since = "named like files whose changes the adopted lake contains, and written since"
     msg = (
-        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, {named} the {event} "
-        f"of generation {current.number} was {moment}: they may precede that {event} or follow it, "
-        "and nothing inside the files shows which"
+        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, {since}: they may precede "
+        f"that {event} or follow it, and nothing inside the files shows which"
     )
     raise CutError(msg, hint=recut_hint(context, first))
 
@@ -415,7 +445,7 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
     if not _are_files_missing(context, progress, scan):
         return None
     if context.settings.on_missing_folder == "truncate":
-        return Work(OpKind.TRUNCATE, _emptied(context, progress, progress.generation), starts=True)
+        return Work(OpKind.TRUNCATE, _emptied(context, progress.generation), starts=True)
     news = sum(1 for seen in scan.loads if seen.entry is None)
     beside = "; new files are there" if news or context.storage.exists(context.folder) else ""
     msg = (
@@ -431,14 +461,14 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
     raise VanishedError(msg, hint=hint)
 
 
-def _emptied(context: TableContext, progress: Progress, former: Generation) -> Generation:
+def _emptied(context: TableContext, former: Generation) -> Generation:
     """Return the generation that a truncate begins.
 
     Change files in the table's own folder are gone with it. Transaction files of a folder of many tables are not: those
     that were consumed precede the truncate, and others that were created before it was noticed may do so.
     """
     now = time_digits(time.time_ns() // 1000)
-    number, timed = len(progress.generations) + 1, former.timed_by_row
+    number, timed = former.number + 1, former.timed_by_row
     if not context.config.transactions:
         return Generation(number, emptied=True, since=now, timed_by_row=timed)
     undecided = "0" * len(now)

@@ -233,6 +233,16 @@ def load_decisions(log: DataFrame, progress: Progress) -> dict[int, LoadDecision
     return {record.generation: record.decision for record in records if record.decision is not None}
 
 
+def began_with_lake(context: TableContext) -> bool:
+    """Whether any op of the table, undone or not, took the lake of another system as its load."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None:
+        return False
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull()
+    adopted = F.get_json_object(column(S.DETAIL), "$.progress.generations").contains('"adopted":true')
+    return bool(context.changelog.read(snapshot).filter(own & adopted).take(1))
+
+
 def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:
     """Refuse an op that could not be finished; ``records`` holds the op after it.
 

@@ -99,7 +99,7 @@ def decide_loads(
     found = compare(context, current, loads)
     if found.unstable:
         return LoadVerdict(Waiting(f"load files are still being written: {', '.join(found.unstable[:_SHOWN])}"))
-    if _is_reload(context, found):
+    if _is_reload(context, current, found):
         return LoadVerdict(_reload(context, current, found))
     if context.options.same_load and found.changed:
         raise _not_the_same(context, found.changed)
@@ -107,9 +107,14 @@ def decide_loads(
     return LoadVerdict(_joining(context, current, found, notes), notes, bool(found.identical))
 
 
-def _is_reload(context: TableContext, found: LoadFiles) -> bool:
-    """Whether there is a reload: new content shows it, or the user declares it."""
+def _is_reload(context: TableContext, current: Generation, found: LoadFiles) -> bool:
+    """Whether there is a reload: new content shows it, or the user declares it.
+
+    After the adoption of a lake, which was complete, every load file is one of a reload.
+    """
     options = context.options
+    if current.adopted and any(file.path not in options.drop_parts for file in found.added):
+        return True
     if options.same_load:
         return False
     written = bool(found.identical or found.added or found.returned)
@@ -232,7 +237,7 @@ def _first_load(context: TableContext, files: Sequence[LandingFile]) -> Work | W
         return waiting
     taken = tuple(file for file in files if file.path not in context.options.drop_parts)
     _require_one_file_per_part(context, taken)
-    dropped = tuple(_dropped(context, file) for file in files if file not in taken)
+    dropped = tuple(dropped_part(context, file) for file in files if file not in taken)
     decision = LoadDecision("", dropped=tuple(note.summary.path for note in dropped))
     return Work(OpKind.LOAD, Generation(1), taken, starts=True, notes=dropped, decision=decision, needs_cut=True)
 
@@ -247,7 +252,7 @@ def _joining(
     if waiting := _settling(found.added, context.settings.load_settle, "they are taken"):
         return waiting
     _require_one_file_per_part(context, added)
-    dropped = tuple(_dropped(context, file) for file in found.added if file not in added)
+    dropped = tuple(dropped_part(context, file) for file in found.added if file not in added)
     if not added:
         return Work(OpKind.BATCH, current, notes=(*notes, *dropped))
     if found.has_load and not context.settings.primary_key:
@@ -384,7 +389,7 @@ def _left_behind(context: TableContext, current: Generation, found: LoadFiles, c
     known = {entry.path for entry in context.state.load_parts(context.table, current.number)}
     for file in (*found.changed, *found.added):
         if file.path not in taken and file.path not in known:
-            yield _dropped(context, file)
+            yield dropped_part(context, file)
     yield from found.copies
 
 
@@ -403,7 +408,7 @@ def _outside_load(entry: LedgerEntry) -> FileRecord:
     return FileRecord(summary, Disposition.SUPERSEDED)
 
 
-def _dropped(context: TableContext, file: LandingFile) -> FileRecord:
+def dropped_part(context: TableContext, file: LandingFile) -> FileRecord:
     """Return the record of a new load file that the user leaves out."""
     with context.storage.spool(file.path) as (_, content_hash):
         summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash)

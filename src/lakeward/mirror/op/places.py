@@ -14,6 +14,7 @@ from lakeward.formats.file_order import NOT_RECORDED, kind_of, place_after, plac
 from lakeward.mirror.op.context import AT_FILE, BEHIND_FILE
 
 if TYPE_CHECKING:
+    from lakeward.config import TableSettings
     from lakeward.formats.base import FileSummary
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.ledger import OrderedFile
@@ -29,9 +30,15 @@ def require_one_order(context: TableContext, progress: Progress) -> None:
     """Refuse an order of files other than the one that places were recorded in: they could not be compared.
 
     Raises:
-        ConfigurationError: earlier change files were ordered in another way, or transaction files have changes as well.
+        ConfigurationError: earlier change files were ordered in another way, or transaction files have changes as well,
+            or a lake is to be adopted, too.
     """
     files = context.settings.files
+    if conflict := order_conflict(context.settings):
+        table = shlex.quote(str(context.table))
+        hint = f"lakeward tables set {table} --unset files, or --unset adopt"
+        msg = f"{context.table}: {conflict}"
+        raise ConfigurationError(msg, hint=hint)
     if files.changes is not None and context.config.transactions:
         msg = f"{context.table}: files.changes is set, and its changes come from transaction files, too"
         raise ConfigurationError(msg, hint="unset transactions:, or files of the table")
@@ -49,6 +56,17 @@ def require_one_order(context: TableContext, progress: Progress) -> None:
             f"lakeward run {table}; or declare the new files as a table of their own, with path:"
         )
         raise ConfigurationError(msg, hint=hint)
+
+
+def order_conflict(settings: TableSettings) -> str | None:
+    """Return why an adopted lake and an order of files other than that of times cannot go together."""
+    files = settings.files
+    if settings.adopt is None or files.changes is None:
+        return None
+    return (
+        f"adopt and files.changes (files.order: {files.order}) are both set: which change files an adopted lake "
+        "contains is only known of names with times, as DMS writes them"
+    )
 
 
 def _kind(context: TableContext) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import combinations
@@ -32,6 +31,7 @@ from lakeward.formats.dms import transactions as T
 from lakeward.formats.dms.files import Limits, UnusableFileError
 from lakeward.formats.dms.parquet import parquet_columns
 from lakeward.formats.dms.reader import read_file
+from lakeward.mirror.op.adopted import adopted_columns
 from lakeward.mirror.op.check import require_readable
 from lakeward.mirror.op.erased import without_erased
 from lakeward.mirror.op.metadata_columns import source_columns, with_metadata, with_metadata_columns
@@ -206,6 +206,10 @@ def read_work(
 
 def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tuple[Column, ...]:
     """Return the schema of a new table from a Parquet file's footer; CSV files have no types."""
+    if any(context.storage.below_lake(file.path) is not None for file in files):
+        rules = rules_of(context.settings)
+        found = adopted_columns(context.table, context.storage, context.settings, files)
+        return as_stored(of_files(found, rules), rules)
     for file in sorted(files, key=lambda file: file.order):
         if ".parquet" in file.path:
             return _footer_columns(context, file)
@@ -236,14 +240,15 @@ _NO_KEYS = ("float", "double", "boolean")
 _LIKELY, _PAIRED = 24, 6
 # Keys that are compared again by value: beyond this number, hash collisions do not matter.
 _VERIFIED = 1000
+_FIRST, _LAST = f"{S.PREFIX}first", f"{S.PREFIX}last"
 
 
 @dataclass
 class KeyReport:
     """The result of checking the key on a load's rows.
 
-    ``examples`` are repeated keys with their counts. ``unread`` parts have columns that differ from the spec; a run
-    would evolve the schema to them.
+    ``examples`` are repeated keys with their counts, ``sharing`` the first and last path of the parts that hold such a
+    key. ``unread`` parts have columns that differ from the spec; a run would evolve the schema to them.
     """
 
     rows: int = 0
@@ -251,6 +256,7 @@ class KeyReport:
     nulls: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
     examples: list[tuple[dict[str, Any], int]] = field(default_factory=list)
+    sharing: set[tuple[str, str]] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
@@ -263,10 +269,13 @@ def check_keys(storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec) -
     suspects = found[times > 1]
     if len(suspects):
         again = _by_value(storage, parts, spec, suspects[:_VERIFIED])
-        repeated = [(key, count) for key, count in again.most_common() if count > 1]
+        repeated = sorted(
+            ((key, paths) for key, paths in again.items() if len(paths) > 1), key=lambda found: -len(found[1])
+        )
         # Suspects that are not compared again count as repeated keys.
         report.repeated = len(repeated) + max(0, len(suspects) - _VERIFIED)
-        report.examples = [(_named(spec, key), count) for key, count in repeated[:_EXAMPLES]]
+        report.examples = [(_named(spec, key), len(paths)) for key, paths in repeated[:_EXAMPLES]]
+        report.sharing = {(min(paths), max(paths)) for _, paths in repeated}
     return report
 
 
@@ -281,7 +290,7 @@ def check_keys_with_spark(
     from lakeward.spark.workspace import Workspace
     from lakeward.transforms.columns import column, columns
 
-    kept = [S.KIND, S.DETAIL, *spec.key]
+    kept = [S.KIND, S.DETAIL, S.FILE, *spec.key]
     files = list(parts)
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -301,10 +310,13 @@ def check_keys_with_spark(
         rows = records.filter(column(S.KIND) == S.KIND_CHANGE)
         nulls = rows.agg(*[F.count_if(column(name).isNull()).alias(name) for name in spec.key]).collect()[0]
         report.nulls = dict(zip(spec.key, nulls, strict=True))
-        repeated = rows.groupBy(*columns(spec.key)).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
+        counts = (F.count(F.lit(1)).alias(times), F.min(S.FILE).alias(_FIRST), F.max(S.FILE).alias(_LAST))
+        repeated = rows.groupBy(*columns(spec.key)).agg(*counts).filter(column(times) > 1)
         report.repeated = repeated.count()
         shown = repeated.orderBy(column(times).desc()).limit(_EXAMPLES).collect() if report.repeated else []
-        report.examples = [(_named(spec, tuple(row)[:-1]), row[-1]) for row in shown]
+        report.examples = [(_named(spec, tuple(row)[: len(spec.key)]), row[times]) for row in shown]
+        pairs = repeated.select(_FIRST, _LAST).distinct().limit(_VERIFIED).collect() if report.repeated else []
+        report.sharing = {(row[0], row[1]) for row in pairs}
     return report
 
 
@@ -416,13 +428,15 @@ def _plain(array: pa.Array) -> np.ndarray[Any, Any]:
 
 def _by_value(
     storage: Landing, parts: Sequence[LandingFile], spec: ReadSpec, suspects: Hashes
-) -> Counter[tuple[Any, ...]]:
-    """Return the counts of the keys behind repeated hashes, by value."""
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for keys in _keys(storage, parts, spec):
-        chosen = keys.filter(pa.array(np.isin(_hashes(keys), suspects)))
-        counts.update(tuple(row.values()) for row in chosen.to_pylist())
-    return counts
+) -> dict[tuple[Any, ...], list[str]]:
+    """Return the keys behind repeated hashes by value, each with the path of every row that has it."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for part in parts:
+        for keys in _keys(storage, [part], spec):
+            chosen = keys.filter(pa.array(np.isin(_hashes(keys), suspects)))
+            for row in chosen.to_pylist():
+                found.setdefault(tuple(row.values()), []).append(part.path)
+    return found
 
 
 def _named(spec: ReadSpec, key: Sequence[Any]) -> dict[str, Any]:

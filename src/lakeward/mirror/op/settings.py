@@ -98,6 +98,8 @@ def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple
     """
     declared = {column.name for column in settings.columns or ()}
     kept = declared | {*settings.metadata_columns.listed}
+    if settings.adopt is not None and settings.adopt.keep_op:
+        kept.add(settings.operation_column)
     own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - kept
     return tuple(column.name for column in mirror if column.name in own)
 

@@ -253,7 +253,7 @@ def _verdict(
 ) -> str:
     if entry is None or entry.disposition is Disposition.ARRIVED:
         return _WAITING
-    if entry.disposition is Disposition.FENCED:
+    if entry.disposition in (Disposition.FENCED, Disposition.CONTAINED):
         return _FINE
     if entry.identity != file.identity:
         with context.storage.spool(file.path) as (_, content_hash):

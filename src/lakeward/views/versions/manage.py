@@ -22,6 +22,7 @@ from lakeward.transforms.fold import is_from_load, is_standing
 from lakeward.views.versions.create import FilesRequest, moment_of, publish_as_of
 from lakeward.views.versions.current import missing_from_its_place, rebuild_current
 from lakeward.views.versions.folders import find_version, place_of, publishing, tidy
+from lakeward.views.versions.foreign import FOREIGN, list_foreign, why_missing
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.register import renew_registration
@@ -37,17 +38,19 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.model import Progress
+    from lakeward.views.versions.foreign import ForeignVersion
     from lakeward.views.versions.manifest import Publication
 
 
 class VersionState(StrEnum):
-    """Whether a version is what it would be if it were created now."""
+    """Whether a version is what it would be if it were created now; ``FOREIGN``: another system wrote it."""
 
     CURRENT = "current"
     STALE = "stale"
     UNDONE = "undone"
     MISSING = "missing"
     FORMER = "former"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,33 @@ def check_publications(context: TableContext) -> list[CheckedPublication]:
         if publication.kind is PublicationKind.CURRENT
     }
     return [_checked(context, mirror, bases, progress, publication, late, newest) for publication in found]
+
+
+def check_foreign(context: TableContext) -> list[Version]:
+    """Return the registered versions of other systems as lists show them."""
+    mirror = context.mirror.find_metadata()
+    return [_foreign(context, version) for version in list_foreign(mirror)] if mirror else []
+
+
+def _foreign(context: TableContext, found: ForeignVersion) -> Version:
+    missing = why_missing(context, found)
+    return Version(
+        table=str(context.table),
+        version=found.version,
+        kind=FOREIGN,
+        state=VersionState.MISSING if missing else VersionState.FOREIGN,
+        as_of="",
+        rows=found.rows,
+        generation=0,
+        op=0,
+        created=found.registered,
+        location=found.location,
+        format="parquet",
+        layout="dated" if found.date_column else "flat",
+        registered="",
+        content_hash=found.content_hash,
+        reason=missing,
+    )
 
 
 def _checked(
