@@ -97,6 +97,7 @@ def require_a_single_file(s3_scene: S3Scene) -> None:
     assert {key.split("/")[3] for key in bucket.keys(f"copy/{VERSIONS}/{TABLE}/")} == {"version=op-4.2"}
 
 
+@pytest.mark.soak
 def test_a_scheduled_version_that_a_catalog_reads_is_renewed_beside_the_former_one(
     s3_scene: S3Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

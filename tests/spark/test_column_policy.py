@@ -249,7 +249,7 @@ def follow(folder: Path, spark: SparkSession, options: SimulatorOptions) -> None
     "shape",
     [
         {"format": "csv", "unchanged": "<same>", "before_image": "pk-only", "split": 0.5},
-        {"before_image": "all", "duplicate": 0.3, "shuffle_keys": True},
+        pytest.param({"before_image": "all", "duplicate": 0.3, "shuffle_keys": True}, marks=pytest.mark.soak),
     ],
 )
 def test_the_mirror_is_the_ruled_truth(tmp_path: Path, spark: SparkSession, shape: dict[str, Any]) -> None:

@@ -85,6 +85,7 @@ def test_files_are_read_again_and_the_former_state_is_kept(scene: Scene) -> None
     assert scene.lakeward.verify([TABLE]).tables[0].verdict == "clean"
 
 
+@pytest.mark.soak
 def test_decisions_about_files_hold_and_erased_rows_stay_erased(scene: Scene) -> None:
     scene.table(rewrite_share=10)
     source = Source(scene)
