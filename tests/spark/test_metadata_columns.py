@@ -11,6 +11,7 @@ from lakeward.mirror.op.report import Outcome
 from lakeward.views.verification.report import Verdict
 from tests.spark.scene import TABLE, Scene
 
+FOLDER = TABLE.replace(".", "/")
 METADATA = {"op": "Op", "commit_time": "committed_at", "op_number": "op_no", "file": "source_file"}
 LOAD, FIRST, LATE, SECOND = (
     "LOAD00000001.csv",
@@ -67,6 +68,11 @@ def test_every_row_shows_its_last_change_through_all_kinds_of_ops(scene: Scene) 
     assert verdict(scene, "files") is Verdict.CLEAN
     scene.lakeward.undo(TABLE, to_op=2)
     assert origins(scene) == {**expected, 5: ("I", 1, LOAD, 1), 4: ("I", 1, LOAD, 1)}
+    # Headerless files are read and written again without them.
+    scene.lakeward.erase(TABLE, [{"id": 7}], reason="test", landing=True)
+    assert ",n7," not in (scene.landing / FOLDER / FIRST).read_text()
+    assert set(origins(scene)) == {1, 4, 5, 6, 9}
+    assert verdict(scene, "changelog") is Verdict.CLEAN
 
 
 def test_published_files_history_and_versions_of_rows(scene: Scene) -> None:

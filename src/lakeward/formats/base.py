@@ -24,10 +24,11 @@ _FROM_SETTINGS = ColumnPolicy()
 class ReadSpec:
     """Everything a task needs to turn a landing file into typed, placed records. Pickled into Spark tasks.
 
-    ``columns`` is the table's schema for this op, as the lake stores it. ``order_by`` is None until the generation's
-    first change file has fixed it: until then each file uses the best order column it has and names it in its summary.
-    ``policy`` is that of the settings unless it is given: whoever reads files obeys it, and a missing key raises
-    ConfigurationError here, before anything is read.
+    ``columns`` is the table's schema for this op, as the lake stores it, without metadata columns: those are in no
+    file, and leaving them out here lets nobody forget it. ``order_by`` is None until the generation's first change file
+    has fixed it: until then each file uses the best order column it has and names it in its summary. ``policy`` is that
+    of the settings unless it is given: whoever reads files obeys it, and a missing key raises ConfigurationError here,
+    before anything is read.
     """
 
     table: TableId
@@ -38,6 +39,8 @@ class ReadSpec:
 
     def __post_init__(self) -> None:
         """Take the policy from the settings; in a task the spec arrives with its policy, and this is not called."""
+        own = self.settings.metadata_columns.listed
+        object.__setattr__(self, "columns", tuple(column for column in self.columns if column.name not in own))
         if self.policy is _FROM_SETTINGS:
             object.__setattr__(self, "policy", policy_of(self.settings))
 

@@ -5,8 +5,10 @@ import pytest
 from lakeward.columns import Column, parse_ddl
 from lakeward.config import TableSettings, parse_config
 from lakeward.errors import ConfigurationError
+from lakeward.formats.base import ReadSpec
 from lakeward.mirror.op.metadata_columns import source_columns, source_names, with_metadata_columns
 from lakeward.mirror.op.settings import captured_columns, settings_problems
+from lakeward.model import TableId
 
 ALL = {"op": "Op", "commit_time": "committed_at", "op_number": "op_no", "file": "file"}
 
@@ -73,6 +75,12 @@ def test_a_column_of_the_source_by_that_name_is_a_problem_whatever_its_case():
 def test_a_metadata_column_is_no_key_of_the_table():
     settings = TableSettings.model_validate({"metadata_columns": {"op_number": "n"}, "primary_key": "n"})
     assert [problem.setting for problem in settings_problems(parse_ddl("id int"), settings)] == ["primary_key"]
+
+
+def test_no_file_is_read_as_if_it_had_them():
+    spec = ReadSpec(TableId("a", "b"), parse_ddl("id int, Op string, name string"), table(op="Op"))
+    assert names(spec.columns) == ["id", "name"]
+    assert spec.names == ("id", "name")
 
 
 def test_one_named_like_the_captures_column_is_not_taken_for_it():
