@@ -96,11 +96,13 @@ def test_decisions_about_files_hold_and_erased_rows_stay_erased(scene: Scene) ->
     scene.run()
     source.change("20240120-000000000.csv", "U,2,after it,y,2.00")
     scene.run()
-    source.change("20240121-000000000.csv", "U,3,wrong,y,2.00")
+    source.change("20240121-000000000.csv", "U,3,wrong,y,2.00", "U,4,wrong,y,2.00")
     op = scene.run().ops[-1].op
     fenced = "sales/product/20240121-000000000.csv"
     scene.lakeward.undo(TABLE, to_op=op - 1, skip_files=[fenced])
-    scene.lakeward.erase(TABLE, [{"id": 4}], reason="test")
+    # The fenced file is written anew without the row, and stays fenced.
+    scene.lakeward.erase(TABLE, [{"id": 4}], reason="test", landing=True)
+    assert (scene.landing / fenced).read_text() == "U,3,wrong,y,2.00\n"
     before = scene.rows()
     assert {row[0]: row[1] for row in before} == {1: "reloaded", 2: "after it", 3: "reloaded"}
 

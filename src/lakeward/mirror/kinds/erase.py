@@ -21,7 +21,7 @@ from lakeward.iceberg.define import BAD_ROWS_STAMP, LOAD_STAMP
 from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.mirror.kinds.base import OpHandler
 from lakeward.mirror.op.apply import carried_stamps
-from lakeward.mirror.op.changelog import FileRecord, OpRecord, open_rows
+from lakeward.mirror.op.changelog import UNREAD, FileRecord, OpRecord, open_rows
 from lakeward.mirror.op.effect import ApplyPlan, Effect, PreparedOp, Strategy, capture
 from lakeward.mirror.op.erased import (
     UNFINISHED_PROPERTY,
@@ -263,4 +263,5 @@ def _prepared(context: TableContext, generation: int, files: Sequence[tuple[Ledg
 def _record(context: TableContext, entry: LedgerEntry, content: str) -> FileRecord:
     identity = context.storage.identity(entry.path)
     summary = FileSummary(entry.path, entry.file_class, entry.time, identity, content, rows=entry.rows)
-    return FileRecord(summary, Disposition.REDELIVERED)
+    # A file that was never read stays so: as a copy of one that was, a reset or an earlier cut would misjudge it.
+    return FileRecord(summary, entry.disposition if entry.disposition in UNREAD else Disposition.REDELIVERED)
