@@ -6,15 +6,11 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.unit.pages import CODE_SPAN, PAGES, PRESENT, ROOT, Mention, code
 
-ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/lakeward"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-# The changelog names files as they were.
-PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 # Pages on the tree itself: a name that ends in a slash is one of our folders there, elsewhere it may be a user's.
 ON_THE_TREE = [ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md"]
 
@@ -26,32 +22,10 @@ MODULE = re.compile(
 )
 TARGET = re.compile(r"(?:^|\$ |&& )make ([a-z][a-z0-9-]*)")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-CODE_SPAN = re.compile(r"`([^`]+)`")
 # Names of other things that look like modules: a file, stamps of commits, a setting of Spark.
 NO_MODULES = re.compile(r"lakeward\.(?:yaml|db|op|log)\b|lakeward\.(?:applied|against)\b.*")
 # Written by make package.
 MADE = {"dist/lakeward_job.py", "core/sources.py"}
-
-
-class Mention(NamedTuple):
-    page: Path
-    line: int
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}: {self.name}"
-
-
-def code(page: Path) -> Iterator[tuple[int, str]]:
-    """Yield the code of a page with its line numbers: code spans, and lines of fenced blocks."""
-    fenced = False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif fenced:
-            yield number, line
-        else:
-            yield from ((number, span) for span in CODE_SPAN.findall(line))
 
 
 def mentions(pages: list[Path], pattern: re.Pattern[str]) -> Iterator[Mention]:
