@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakeward.columns import Column
 from lakeward.config import parse_config
-from lakeward.views.versions.all_versions import Part, SessionVersions, put_version
+from lakeward.views.versions.all_versions import VersionPart, SessionVersions, put_version
 from tests.unit.views.manifests import manifest_of
 
 NAME, KEYS = "shop.versions", ("version", "sold")
@@ -41,7 +41,7 @@ class Metastore:
         context: Any = SimpleNamespace(spark=self.spark, config=parse_config({}, base=root))
         self.catalog = SessionVersions(context)
 
-    def part(self, value: str, rows: list[str], columns: tuple[Column, ...], folder: str = "") -> Part:
+    def part(self, value: str, rows: list[str], columns: tuple[Column, ...], folder: str = "") -> VersionPart:
         """Write a version by date; rows are lists of SQL literals."""
         place = self.out / f"version={folder or value}"
         names = ", ".join(f"`{column.name}`" for column in columns)
@@ -52,9 +52,9 @@ class Metastore:
         files = {file.relative_to(place).as_posix(): file.stat().st_size for file in place.rglob("*.parquet")}
         made = manifest_of(value, files, folder or value)
         dated = {"layout": "dated", "date_column": "sold", "folder_column": "sold"}
-        return Part(value, str(place), replace(made, columns=columns, **dated))
+        return VersionPart(value, str(place), replace(made, columns=columns, **dated))
 
-    def put(self, part: Part, *others: Part) -> list[list[Any]]:
+    def put(self, part: VersionPart, *others: VersionPart) -> list[list[Any]]:
         """Add or renew a version, and return what a reader finds."""
         put_version(self.catalog, NAME, KEYS[0], part, lambda: others)
         return self.rows()

@@ -12,7 +12,7 @@ import pytest
 from lakeward.columns import Column
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
-from lakeward.views.versions.all_versions import GlueVersions, Part, put_version
+from lakeward.views.versions.all_versions import GlueVersions, VersionPart, put_version
 from lakeward.views.versions.register import GlueTables
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 from tests.unit.views.manifests import manifest_of
@@ -120,9 +120,9 @@ def test_text_files_are_text_for_glue(client):
     assert "skip.header.line.count" not in found["Parameters"]
 
 
-def part(value: str, dates: list[str], **changes: Any) -> Part:
+def part(value: str, dates: list[str], **changes: Any) -> VersionPart:
     made = replace(dated(value, dates), **changes)
-    return Part(value, f"s3a://bucket/out/sales.product/version={value}", made)
+    return VersionPart(value, f"s3a://bucket/out/sales.product/version={value}", made)
 
 
 def all_partitions(client: Any, database: str) -> dict[tuple[str, ...], str]:

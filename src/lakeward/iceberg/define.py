@@ -195,7 +195,7 @@ def _create_namespace(table: IcebergTable) -> None:
 
 
 def rename_table(table: IcebergTable, to: IcebergTable) -> None:
-    """Let the catalog know a table by another name; its files stay where they are."""
+    """Rename a table in the catalog; its files stay where they are."""
     _create_namespace(to)
     with commit_errors(table.identifier):
         name = ".".join(quote_name(part) for part in (to.namespace, to.name))

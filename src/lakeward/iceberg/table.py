@@ -320,7 +320,7 @@ def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Ma
 def adopt_branches(
     table: IcebergTable, prefix: str, *, expected: int, instead_of: Iterable[str], tags: Mapping[str, int]
 ) -> None:
-    """Let the branches with a prefix become those without it, in one commit that also creates tags.
+    """Replace branches by those with a prefix before their names, in one commit that also creates tags.
 
     ``main`` is fast-forwarded from the snapshot ``expected``. ``instead_of`` are branches that are replaced, or removed
     where there is none with the prefix.

@@ -19,7 +19,7 @@ from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.logs import event
 from lakeward.mirror.op.erased import erased_keys
 from lakeward.mirror.op.isolation import settle_resets
-from lakeward.mirror.op.marks import REMOVED_PROPERTY, Removal, renaming, require_no_mark
+from lakeward.mirror.op.marks import REMOVED_PROPERTY, RemovalMark, renaming, require_no_mark
 from lakeward.mirror.op.steps import Step
 from lakeward.runner.declaring import heading_of
 from lakeward.runner.tables import KnownTable, is_landed, known_tables, require_table, settings_for
@@ -132,7 +132,7 @@ def remove_table(bench: Workbench, table: TableId, *, drop_data: bool) -> TableR
         plan = _planned(bench, known, context, drop_data=drop_data)
         if is_complete(context.mirror):
             # First: from now on nothing brings the table back by itself.
-            context.mirror.set_properties({REMOVED_PROPERTY: Removal.DATA if drop_data else Removal.REGISTRATION})
+            context.mirror.set_properties({REMOVED_PROPERTY: RemovalMark.DATA if drop_data else RemovalMark.REGISTRATION})
             context.reached(Step.REMOVE_MARKED)
         if plan.file is not None:
             _remove_declaration(bench.config, table)

@@ -152,7 +152,7 @@ class StateStore(Protocol):
         """Remove a table from the registry; return whether it was there. Its runs stay in the history."""
 
     def rename_table(self, table: TableId, name: TableId) -> None:
-        """Let a table's registration, unless ``name`` is registered, and its runs be those of ``name``.
+        """Move a table's runs, and its registration unless ``name`` is registered, to ``name``.
 
         A call that was interrupted is completed by the same call.
         """

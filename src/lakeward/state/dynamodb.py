@@ -78,7 +78,7 @@ class DynamoHistory:
         return pruned
 
     def _rename_runs(self, table: TableId, name: TableId) -> None:
-        """Let a table's runs be those of another name, each with its pointers in one step."""
+        """Move a table's runs to another name, each with its pointers in one step."""
         rows, key = self._rows, codec.table_key(name)
         for item in rows.query(_table_runs(table)):
             where = {**key, "run_id": item["run_id"], "parts": item["parts"]}
@@ -274,7 +274,7 @@ class DynamoRegistry(DynamoHistory):
         return True
 
     def rename_table(self, table: TableId, name: TableId) -> None:
-        """Let a table's registration and runs be those of another name."""
+        """Move a table's registration and runs to another name."""
         item, (pk, sk) = self._rows.get(*_registry_key(table)), _registry_key(name)
         if item is not None:
             if self.find_table(name) is None:

@@ -167,7 +167,7 @@ class MemoryStateStore:
             return self._registry.pop(table, None) is not None
 
     def rename_table(self, table: TableId, name: TableId) -> None:
-        """Let a table's registration and runs be those of another name."""
+        """Move a table's registration and runs to another name."""
         with self._lock:
             found = self._registry.pop(table, None)
             if found is not None:

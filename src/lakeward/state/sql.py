@@ -248,7 +248,7 @@ class SqlStateStore(SqlLedger):
             return bool(connection.execute(delete(registry).where(rows_of(registry, table))).rowcount)
 
     def rename_table(self, table: TableId, name: TableId) -> None:
-        """Let a table's registration and runs be those of another name."""
+        """Move a table's registration and runs to another name."""
         values = codec.table_key(name)
         with self._database.writing(lock_of(registry, name)) as connection:
             if get_row(connection, registry, name) is None:

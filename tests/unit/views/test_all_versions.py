@@ -10,7 +10,7 @@ from tests.unit.views.manifests import manifest_of
 
 from lakeward.columns import Column
 from lakeward.errors import ConfigurationError
-from lakeward.views.versions.all_versions import FoundTable, Part, merged_columns, put_version
+from lakeward.views.versions.all_versions import FoundTable, VersionPart, merged_columns, put_version
 from lakeward.views.versions.register import ALL_VERSIONS, OWN_PROPERTY
 
 NAME = "shop.versions"
@@ -51,12 +51,12 @@ class FakeCatalog:
     def partitions(self, _name: str, _keys: Any, value: str) -> set[tuple[str, ...]]:
         return {values for values in self.places if values[0] == value}
 
-    def add(self, _name: str, _keys: Any, _part: Part, folders: Any) -> None:
+    def add(self, _name: str, _keys: Any, _part: VersionPart, folders: Any) -> None:
         assert not folders.keys() & self.places.keys()
         self.calls.append(("add", sorted(folders)))
         self.places |= folders
 
-    def move(self, _name: str, _keys: Any, _part: Part, folders: Any) -> None:
+    def move(self, _name: str, _keys: Any, _part: VersionPart, folders: Any) -> None:
         assert folders.keys() <= self.places.keys()
         self.calls.append(("move", sorted(folders)))
         self.places |= folders
@@ -67,14 +67,14 @@ class FakeCatalog:
             del self.places[values]
 
 
-def part(value: str, *dates: str, folder: str = "", **changes: Any) -> Part:
+def part(value: str, *dates: str, folder: str = "", **changes: Any) -> VersionPart:
     files = {f"sold={date}/a.parquet": 1 for date in dates} or {"a.parquet": 1}
     dated = {"layout": "dated", "date_column": "sold", "folder_column": "sold"} if dates else {}
     manifest = replace(manifest_of(value, files, value), **{"columns": COLUMNS, **dated, **changes})
-    return Part(value, f"/out/sales.product/version={folder or value}", manifest)
+    return VersionPart(value, f"/out/sales.product/version={folder or value}", manifest)
 
 
-def put(catalog: FakeCatalog, *parts: Part, others: tuple[Part, ...] = (), column: str = "version") -> None:
+def put(catalog: FakeCatalog, *parts: VersionPart, others: tuple[VersionPart, ...] = (), column: str = "version") -> None:
     for each in parts:
         put_version(catalog, NAME, column, each, lambda: others)
 

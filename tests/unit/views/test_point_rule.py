@@ -14,7 +14,7 @@ from lakeward.views.points.rule import (
     Bar,
     Candidate,
     GroupTable,
-    Held,
+    HeldRows,
     LoadEnd,
     judge,
     merged,
@@ -34,8 +34,8 @@ def at(second: float) -> int:
     return START + int(second * SECOND)
 
 
-def held(first: float, last: float, file: str = "a") -> Held:
-    return Held(at(first), at(last), True, place(first, file), place(last, file), end(10 * (last // 10 + 1)))
+def held(first: float, last: float, file: str = "a") -> HeldRows:
+    return HeldRows(at(first), at(last), True, place(first, file), place(last, file), end(10 * (last // 10 + 1)))
 
 
 def place(second: float, file: str = "a") -> Place:
@@ -46,7 +46,7 @@ LOADED = LoadEnd(at(-1), "the times in its rows")
 A, B = GroupTable("sales.a", load_end=LOADED), GroupTable("sales.b", load_end=LOADED)
 
 
-def judged(tables: list[GroupTable], rows: dict[tuple[str, int], Held], *, declared: bool = False) -> list[list[str]]:
+def judged(tables: list[GroupTable], rows: dict[tuple[str, int], HeldRows], *, declared: bool = False) -> list[list[str]]:
     """The reasons of each of three candidates, with their tables."""
     found = judge([end(10), end(20), end(30)], tables, rows, declared=declared)
     return [[f"{entry.table}: {entry.reason}" for entry in candidate.prevented] for candidate in found]
@@ -68,7 +68,7 @@ def test_equal_commit_times_on_both_sides_may_be_one_transaction() -> None:
 
 
 def test_changes_without_commit_times_prove_nothing() -> None:
-    rows = {**ROWS, ("sales.b", 1): Held(is_timed=False)}
+    rows = {**ROWS, ("sales.b", 1): HeldRows(is_timed=False)}
     assert all("changes of sales.b have no commit times" in found[0] for found in judged([A, B], rows))
     assert judged([A, B], rows, declared=True) == [
         [f"{name}: its load may hold later transactions: it may have lasted until 2024-04-01T09:59:59Z "
@@ -115,8 +115,8 @@ def test_names_of_points_are_read_back() -> None:
 
 
 def test_ranges_of_files_are_merged() -> None:
-    assert merged([held(5, 6), Held(is_timed=False), held(1, 2)]) == replace(held(1, 6), is_timed=False)
-    assert merged([]) == Held()
+    assert merged([held(5, 6), HeldRows(is_timed=False), held(1, 2)]) == replace(held(1, 6), is_timed=False)
+    assert merged([]) == HeldRows()
 
 
 # A database of several tables in which every transaction moves an amount from one account to another.
@@ -191,14 +191,14 @@ def state_at(loads: dict[str, int], database: Database, read: dict[str, Files], 
     return state
 
 
-def summaries(database: Database, read: dict[str, Files], ends: list[str]) -> dict[tuple[str, int], Held]:
-    found: dict[tuple[str, int], list[Held]] = defaultdict(list)
+def summaries(database: Database, read: dict[str, Files], ends: list[str]) -> dict[tuple[str, int], HeldRows]:
+    found: dict[tuple[str, int], list[HeldRows]] = defaultdict(list)
     for name in database.names:
         for file, piece in read[name]:
             own = [(row.commit, number) for number, row in enumerate(piece) if row.table == name]
             if own:
                 places = [Place(time_digits(commit), file, file, number) for commit, number in own]
-                summary = Held(min(own)[0], max(own)[0], True, min(places), max(places), file)
+                summary = HeldRows(min(own)[0], max(own)[0], True, min(places), max(places), file)
                 found[name, sum(end < file for end in ends)].append(summary)
     return {key: merged(parts) for key, parts in found.items()}
 

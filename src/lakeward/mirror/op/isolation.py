@@ -84,7 +84,7 @@ class Isolation:
             table.create_branch(self._prefix + MAIN, base.id)
 
     def publish(self) -> None:
-        """Let all ops of the view become those of the table.
+        """Publish all ops of the view to the table.
 
         Raises:
             ConflictError: another writer changed the table, or the lease was lost.
@@ -143,7 +143,7 @@ def _is_whole(mirror: TableMetadata, name: str, bases: Bases) -> bool:
 
 
 def _adopt(context: TableContext, mirror: TableMetadata, prefix: str, bases: Bases) -> None:
-    """Let ``main`` and the load branches be those of a reset, in one commit that tags the heads they leave."""
+    """Replace ``main`` and the load branches by those of a reset, in one commit that tags the heads they leave."""
     assert bases.mirror is not None  # a reset is of a table that has one
     # The reset itself is the first op that the mirror lacks.
     op, known = bases.applied + 1, mirror.tags()

@@ -21,7 +21,7 @@ RENAMED_PROPERTY = "lakeward.renamed-to"
 FORMER_PROPERTY = "lakeward.renamed-from"
 
 
-class Removal(StrEnum):
+class RemovalMark(StrEnum):
     """What was removed of a table: its registration, or, once that is done, its data too."""
 
     REGISTRATION = "registration"
@@ -37,7 +37,7 @@ def require_no_mark(context: TableContext, *tables: TableMetadata | None) -> Non
     for metadata in tables:
         if metadata is None:
             continue
-        if metadata.property(REMOVED_PROPERTY) == Removal.DATA:
+        if metadata.property(REMOVED_PROPERTY) == RemovalMark.DATA:
             msg = f"{context.table}: the removal of its data was begun and is not finished"
             raise ConfigurationError(msg, hint=f"lakeward tables remove {context.table} --drop-data")
         former, name = metadata.property(FORMER_PROPERTY), metadata.property(RENAMED_PROPERTY)
@@ -48,7 +48,7 @@ def require_no_mark(context: TableContext, *tables: TableMetadata | None) -> Non
 
 def clear_removal(context: TableContext, mirror: TableMetadata | None) -> None:
     """Forget that a table was removed from the registry: it is there again."""
-    if mirror is not None and mirror.property(REMOVED_PROPERTY) == Removal.REGISTRATION:
+    if mirror is not None and mirror.property(REMOVED_PROPERTY) == RemovalMark.REGISTRATION:
         context.mirror.set_properties({REMOVED_PROPERTY: None})
 
 

@@ -30,7 +30,7 @@ from lakeward.spark.workspace import Workspace
 from lakeward.text import count
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_standing
-from lakeward.views.points.rule import Bar, Candidate, GroupTable, Held, LoadEnd, Prevented, judge, merged
+from lakeward.views.points.rule import Bar, Candidate, GroupTable, HeldRows, LoadEnd, Prevented, judge, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -320,7 +320,7 @@ def _captured_from(context: TableContext) -> str:
     return first_digits(start, context.config.timezone) if start is not None else ""
 
 
-def _held(files: DataFrame, members: Sequence[_Member], ends: Sequence[str]) -> dict[tuple[str, int], Held]:
+def _held(files: DataFrame, members: Sequence[_Member], ends: Sequence[str]) -> dict[tuple[str, int], HeldRows]:
     """Return what each table read between one candidate and the next."""
     is_timed = (column(_HELD) <= 0) | column(_OLDEST).isNotNull()
     own = files.filter(column(_OWN) & _is_transactions()).withColumn(_SPAN, _span(column(_TIME), ends))
@@ -341,9 +341,9 @@ def _span(time: Column, ends: Sequence[str]) -> Column:
     return F.size(F.filter(listed, lambda end: end < time))
 
 
-def _summary(row: Row) -> Held:
+def _summary(row: Row) -> HeldRows:
     first, last = (Place(**found.asDict()) if found is not None else None for found in (row[_FIRST], row[_LAST]))
-    return Held(row[_OLDEST], row[_NEWEST], bool(row[_TIMED]), first, last, row[_TIME])
+    return HeldRows(row[_OLDEST], row[_NEWEST], bool(row[_TIMED]), first, last, row[_TIME])
 
 
 def _repaired(member: _Member) -> Iterator[Bar]:
@@ -379,8 +379,8 @@ def _not_put_back(member: _Member) -> Iterator[Bar]:
 
 
 def _with_rows_put_back(
-    held: dict[tuple[str, int], Held], member: _Member, ends: Sequence[str]
-) -> dict[tuple[str, int], Held]:
+    held: dict[tuple[str, int], HeldRows], member: _Member, ends: Sequence[str]
+) -> dict[tuple[str, int], HeldRows]:
     """Add the rows that were put back: the summaries of their files lack them."""
     changes = member.log().filter((column(S.KIND) == S.KIND_CHANGE) & member.own())
     back = changes.join(_bad(member).select(S.FILE, S.ROW).distinct(), on=[S.FILE, S.ROW], how="left_semi")

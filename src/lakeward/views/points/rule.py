@@ -53,7 +53,7 @@ class GroupTable:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRows:
     """The good rows of one table in the files between one candidate and the next.
 
     ``oldest`` and ``newest`` are commit times in microseconds since 1970, None where no row has one. ``is_timed``:
@@ -109,7 +109,7 @@ def point_time(name: str) -> str | None:
 
 
 def judge(
-    times: Sequence[str], tables: Sequence[GroupTable], held: Mapping[tuple[str, int], Held], *, declared: bool
+    times: Sequence[str], tables: Sequence[GroupTable], held: Mapping[tuple[str, int], HeldRows], *, declared: bool
 ) -> list[Candidate]:
     """Return the candidates at the given times, ascending, each with what prevents it.
 
@@ -131,8 +131,8 @@ class _Sides:
     rows of the last transaction.
     """
 
-    before: dict[str, Held]
-    after: dict[str, Held]
+    before: dict[str, HeldRows]
+    after: dict[str, HeldRows]
     unknown: str | None = None
 
     @property
@@ -154,7 +154,7 @@ class _Sides:
 
 
 def _sides(
-    times: Sequence[str], tables: Sequence[GroupTable], held: Mapping[tuple[str, int], Held], number: int
+    times: Sequence[str], tables: Sequence[GroupTable], held: Mapping[tuple[str, int], HeldRows], number: int
 ) -> _Sides:
     before, after = (
         {
@@ -169,9 +169,9 @@ def _sides(
     return _Sides(before, after, f"{first[1]}: {first[2]}" if first else None)
 
 
-def merged(rows: Sequence[Held]) -> Held:
+def merged(rows: Sequence[HeldRows]) -> HeldRows:
     """Return the summary of several ranges of files."""
-    return Held(
+    return HeldRows(
         min((part.oldest for part in rows if part.oldest is not None), default=None),
         max((part.newest for part in rows if part.newest is not None), default=None),
         all(part.is_timed for part in rows),

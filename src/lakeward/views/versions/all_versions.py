@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionPart:
     """One version in a table over all versions: its value in the partition column, its folder and its manifest."""
 
     value: str
@@ -97,11 +97,11 @@ class Catalog(Protocol):
         """Return the partitions of one version."""
         ...
 
-    def add(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def add(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Add partitions of a version."""
         ...
 
-    def move(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def move(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Point partitions of a version to these folders."""
         ...
 
@@ -111,7 +111,7 @@ class Catalog(Protocol):
 
 
 def list_version(
-    context: TableContext, name: str, column: str, part: Part, others: Callable[[], Iterable[Part]]
+    context: TableContext, name: str, column: str, part: VersionPart, others: Callable[[], Iterable[VersionPart]]
 ) -> None:
     """Add a version to the table over all versions, or renew it there; a new table gets the ``others``, too.
 
@@ -142,7 +142,7 @@ def is_listed(context: TableContext, name: str) -> bool:
         return found is not None and _is_own(found, str(context.table))
 
 
-def put_version(catalog: Catalog, name: str, column: str, part: Part, others: Callable[[], Iterable[Part]]) -> None:
+def put_version(catalog: Catalog, name: str, column: str, part: VersionPart, others: Callable[[], Iterable[VersionPart]]) -> None:
     """Add or renew a version, and with it all ``others`` where the table must be created.
 
     Raises:
@@ -223,7 +223,7 @@ def _shown(columns: Iterable[Column]) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns) or "none"
 
 
-def _columns(catalog: Catalog, part: Part) -> tuple[Column, ...]:
+def _columns(catalog: Catalog, part: VersionPart) -> tuple[Column, ...]:
     """Return the columns that a version's files hold, in the catalog's types."""
     held = [column for column in part.manifest.columns if column.name != part.manifest.folder_column]
     return tuple(Column(column.name, catalog.column_type(column.lake_type, part.manifest)) for column in held)
@@ -251,7 +251,7 @@ def _require_own(found: FoundTable, name: str, column: str, manifest: Manifest) 
         raise _unfitting(msg)
 
 
-def _put_partitions(catalog: Catalog, name: str, keys: Sequence[str], part: Part) -> None:
+def _put_partitions(catalog: Catalog, name: str, keys: Sequence[str], part: VersionPart) -> None:
     """Make the partitions of a version those of its folders; none is absent in between that stays."""
     wanted, present = part.folders, catalog.partitions(name, keys, part.value)
     if stay := {values: folder for values, folder in wanted.items() if values in present}:
@@ -322,14 +322,14 @@ class GlueVersions(GlueTables):
             )
             return {tuple(partition["Values"]) for page in pages for partition in page["Partitions"]}
 
-    def add(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def add(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Add partitions, a hundred at a time."""
         for chunk in chunks(_glue_partitions(part, folders), CREATED_AT_ONCE):
             with s3_errors(f"glue://{name}"):
                 answer = self._client.batch_create_partition(**self._place(name), PartitionInputList=list(chunk))
             _require_accepted(name, answer)
 
-    def move(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def move(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Replace partitions, a hundred at a time."""
         entries = [
             {"PartitionValueList": wanted["Values"], "PartitionInput": wanted}
@@ -376,7 +376,7 @@ def _glue_table(table: str, root: str, column: str, columns: Sequence[Column], m
     }
 
 
-def _glue_partitions(part: Part, folders: Mapping[tuple[str, ...], str]) -> list[dict[str, Any]]:
+def _glue_partitions(part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> list[dict[str, Any]]:
     return [
         {"Values": list(values), "StorageDescriptor": _storage(folder, part.manifest)}
         for values, folder in folders.items()
@@ -461,7 +461,7 @@ class SessionVersions:
         rows = self._spark.sql(f"SHOW PARTITIONS {full} {_spec(keys, (value,))}").collect()
         return {tuple(unquote(part.partition("=")[2]) for part in row[0].split("/")) for row in rows}
 
-    def add(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def add(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Add partitions, a hundred at a time."""
         store = self._store(part.location)
         entries = [
@@ -470,7 +470,7 @@ class SessionVersions:
         for chunk in chunks(entries, CREATED_AT_ONCE):
             self._spark.sql(f"ALTER TABLE {session_name(name)} ADD IF NOT EXISTS {' '.join(chunk)}")
 
-    def move(self, name: str, keys: Sequence[str], part: Part, folders: Mapping[tuple[str, ...], str]) -> None:
+    def move(self, name: str, keys: Sequence[str], part: VersionPart, folders: Mapping[tuple[str, ...], str]) -> None:
         """Set the folders of partitions, each in one step."""
         store = self._store(part.location)
         for values, folder in folders.items():

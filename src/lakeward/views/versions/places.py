@@ -159,7 +159,7 @@ def require_free_names(copy: CopyPlace, shape: FileShape, pointer: Pointer | Non
 
 
 def place_version(copy: CopyPlace, place: VersionPlace, manifest: Manifest, pointer: Pointer | None) -> None:
-    """Let readers find a version: by the link, by symlink manifests, or as the single file.
+    """Make a version visible to readers: by the link, by symlink manifests, or as the single file.
 
     The names of a former kind go first: for a moment there is nothing, but never the same rows twice.
     """

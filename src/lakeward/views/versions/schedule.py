@@ -15,7 +15,7 @@ from lakeward.mirror.op.as_of import first_digits
 from lakeward.model import digits_micros, utc_time
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.text import json_object, reading_property
-from lakeward.views.versions.all_versions import Part, list_version, unlist_version
+from lakeward.views.versions.all_versions import VersionPart, list_version, unlist_version
 from lakeward.views.versions.create import moment_of
 from lakeward.views.versions.folders import place_of, table_root
 from lakeward.views.versions.layouts import FileShape
@@ -206,7 +206,7 @@ def list_one(context: TableContext, name: str, column: str, publication: Publica
     """Add a version to a table over all versions, or renew it there; where there is no such table, all are added."""
     root = publication.location.rpartition("/")[0]
 
-    def others() -> Iterator[Part]:
+    def others() -> Iterator[VersionPart]:
         for other in list_publications(context.mirror.metadata()):
             is_like_it = other.location.rpartition("/")[0] == root and _shape(other) == _shape(publication)
             if other.period is not None and is_like_it and (part := _part_of(context, other)) is not None:
@@ -216,13 +216,13 @@ def list_one(context: TableContext, name: str, column: str, publication: Publica
         list_version(context, name, column, part, others)
 
 
-def _part_of(context: TableContext, publication: Publication) -> Part | None:
+def _part_of(context: TableContext, publication: Publication) -> VersionPart | None:
     """Return a version as a part of a table over all versions, None where it is missing."""
     store = open_filesystem(context.spark, context.config, publication.location)
     manifest = place_of(store, publication.location).manifest()
     if manifest is None:
         return None
-    return Part(publication.period or publication.version, publication.location, manifest)
+    return VersionPart(publication.period or publication.version, publication.location, manifest)
 
 
 def _shape(publication: Publication) -> tuple[str, str, str]:
