@@ -816,13 +816,39 @@ class Lakeward:
         require_keyed(self._opened, name)
         return plan(self._opened.context(name), keys, "", moves=moves)
 
+    @takes(name=TEXT, reason=TEXT)
+    def apply_column_policy(self, name: str, *, reason: str) -> list[Receipt]:
+        """Replace the stored values of columns whose rule is new, wherever :meth:`erase` removes rows; permanently.
+
+        The last receipt is that of this erasure. An interrupted one is finished first, and its receipt comes before.
+
+        Args:
+            name: the table as ``schema.table``.
+            reason: why, for the record.
+
+        Raises:
+            ConfigurationError: every stored value follows its rule, or a rule cannot be applied to what is stored.
+            ConflictError: another writer holds the table.
+        """
+        from lakeward.api.operations import require_reason
+        from lakeward.views.value_erasure import apply_column_policy
+
+        require_reason(reason)
+        with self._opened.leased(name) as context:
+            return apply_column_policy(context, reason)
+
+    @takes(name=TEXT)
+    def plan_column_policy(self, name: str) -> Receipt:
+        """Return which stored values a new column policy would replace, and where; nothing is written."""
+        from lakeward.views.value_erasure import plan_column_policy
+
+        return plan_column_policy(self._opened.context(name))
+
     @takes(name=TEXT)
     def resume_erasure(self, name: str) -> list[Receipt]:
         """Finish an interrupted erasure and return its receipt; an empty list where there is none."""
-        from lakeward.api.operations import require_keyed
         from lakeward.views.erasure import resume
 
-        require_keyed(self._opened, name)
         with self._opened.leased(name) as context:
             return resume(context)
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakeward.columns import Column
 from lakeward.config import parse_config
-from lakeward.views.versions.all_versions import VersionPart, SessionVersions, put_version
+from lakeward.views.versions.all_versions import SessionVersions, VersionPart, put_version
 from tests.unit.views.manifests import manifest_of
 
 NAME, KEYS = "shop.versions", ("version", "sold")

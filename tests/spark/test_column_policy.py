@@ -160,13 +160,13 @@ def _rules_and_key_stay(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         scene.lakeward.history.row(TABLE, {"id": 9})
 
 
-def test_a_policy_is_no_setting_for_rows_that_are_there(scene: Scene) -> None:
+def test_a_rule_that_stored_rows_cannot_follow_is_refused(scene: Scene) -> None:
     scene.configure({}).lakeward.close()
     scene.land("LOAD00000001.csv", "1,5", folder="sales/other")
-    own = {"schema": "id int, ssn int", "primary_key": ["id"]}
+    own = {"schema": "id int, ssn int", "primary_key": ["id"], "hash_key": "env:POLICY_KEY"}
     scene.lakeward.set_table("sales.other", settings=own, active=True)
     scene.run("sales.other")
-    for change in ({"columns": {"ssn": "mask"}}, {"columns": {"ssn": "drop"}}):
+    for change in ({"columns": {"ssn": "mask"}}, {"columns": {"ssn": "hash"}}):
         with pytest.raises(ConfigurationError, match=r"stored under other rules \(columns:\): ssn was without a rule"):
             scene.lakeward.set_table("sales.other", settings=change)
     with pytest.raises(ConfigurationError, match="part of the key"):
@@ -220,29 +220,56 @@ def _canonical(value: Any) -> str | bytes:
     return value.isoformat() if isinstance(value, date) else repr(value)
 
 
-def follow(folder: Path, spark: SparkSession, options: SimulatorOptions) -> None:
-    """Land a simulation stage by stage under a random policy and compare every mirror with the ruled truth."""
+def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, later: bool = False) -> None:
+    """Land a simulation stage by stage under a random policy and compare every mirror with the ruled truth.
+
+    ``later``: the tables get their rules after the first stage.
+    """
     simulation = Simulation(options)
-    rules = policy_for(simulation, options.seed)
+    rules = (later_policy_for if later else policy_for)(simulation, options.seed)
+    for number, stage in enumerate(simulation.stages()):
+        stage.land(folder / "landing")
+        with opened(folder, spark, simulation, {} if later and not number else rules) as lakeward:
+            run(lakeward, f"{options}\n{rules}")
+        expected = simulation.truth_after(stage)
+        with opened(folder, spark, simulation, rules) as lakeward:
+            for spec in (spec for spec in simulation.tables if spec.id in expected):
+                if later and not number and rules[str(spec.id)]:
+                    assert lakeward.apply_column_policy(str(spec.id), reason="decided")[-1].proved
+                name = f"{quote_name(spec.id.schema)}.{quote_name(spec.id.name)}"
+                found = [row.asDict() for row in lakeward.sql(f"SELECT * FROM {name}").collect()]
+                wanted = [ruled(row, rules[str(spec.id)]) for row in expected[spec.id]]
+                assert_same_rows(found, wanted, spec.key, f"{spec.id} under {rules[str(spec.id)]} of {options}")
+
+
+def opened(folder: Path, spark: SparkSession, simulation: Simulation, rules: dict[str, dict[str, str]]) -> Lakeward:
+    """Return the lake of a simulation under rules."""
     document = simulation.configuration()
     document["defaults"] |= {"hash_key": "env:POLICY_KEY"}
-    for name, own in document["tables"].items():
-        own |= {"columns": rules[name], "schema_mode": "evolve"}
+    for table, own in document["tables"].items():
+        of_table = rules.get(table, {})
+        own |= {"columns": of_table, "schema_mode": "evolve"}
         if "null_means_unchanged" in own:
-            own["null_means_unchanged"] = [name for name in own["null_means_unchanged"] if rules[str(name)] != "drop"]
+            own["null_means_unchanged"] = [name for name in own["null_means_unchanged"] if of_table.get(name) != "drop"]
     config = parse_config({**document, "state": "sqlite:///state.db"}, base=folder)
-    with Lakeward(config, spark=session_for(spark, config)) as lakeward:
-        for stage in simulation.stages():
-            stage.land(folder / "landing")
-            for table in lakeward.run().tables:
-                assert table.outcome in (Outcome.DONE, Outcome.IDLE), f"{options}\n{rules}\n{table.message}"
-            expected = simulation.truth_after(stage)
-            for spec in simulation.tables:
-                if spec.id in expected:
-                    name = f"{quote_name(spec.id.schema)}.{quote_name(spec.id.name)}"
-                    found = [row.asDict() for row in lakeward.sql(f"SELECT * FROM {name}").collect()]
-                    wanted = [ruled(row, rules[str(spec.id)]) for row in expected[spec.id]]
-                    assert_same_rows(found, wanted, spec.key, f"{spec.id} under {rules[str(spec.id)]} of {options}")
+    return Lakeward(config, spark=session_for(spark, config))
+
+
+def run(lakeward: Lakeward, what: str) -> None:
+    for table in lakeward.run().tables:
+        assert table.outcome in (Outcome.DONE, Outcome.IDLE), f"{what}\n{table.message}"
+
+
+def later_policy_for(simulation: Simulation, seed: int) -> dict[str, dict[str, str]]:
+    """Return random rules that stored values can follow: none for keys, and none that makes text of other types."""
+    draw, found = random.Random(seed), {}
+    for table in simulation.tables:
+        found[str(table.id)] = rules = {}
+        for column in (column for column in table.all_columns if column.name not in table.key):
+            texts = ["mask", "hash", "truncate(1)", "truncate(3)"] if column.type == "string" else []
+            if rule := draw.choice(["drop", "redact", "", *texts]):
+                rules[column.name] = rule
+    return found
 
 
 @pytest.mark.parametrize(
@@ -263,6 +290,20 @@ def test_the_mirror_is_the_ruled_truth(tmp_path: Path, spark: SparkSession, shap
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"format": "csv", "unchanged": "<same>", "before_image": "pk-only", "change_keys": True, "bad_rows": 0.1},
+        pytest.param({"before_image": "all", "reloads": 2}, marks=pytest.mark.soak),
+    ],
+)
+def test_the_mirror_is_the_ruled_truth_of_later_rules(
+    tmp_path: Path, spark: SparkSession, shape: dict[str, Any]
+) -> None:
+    common = {"tables": 1, "rows": 20, "changes": 120, "batches": 4, "stages": 2, "null_updates": True, "delay": 0.3}
+    follow(tmp_path, spark, SimulatorOptions(**{"seed": 7, **common, **shape}), later=True)
+
+
 @pytest.mark.soak
 @settings(
     deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), max_examples=40,
@@ -273,3 +314,15 @@ def test_soak_the_mirror_is_the_ruled_truth(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions
 ) -> None:
     follow(tmp_path_factory.mktemp("policy"), spark, options)
+
+
+@pytest.mark.soak
+@settings(
+    deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(options=small_options(tables=1, stages=2))
+def test_soak_the_mirror_is_the_ruled_truth_of_later_rules(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions
+) -> None:
+    follow(tmp_path_factory.mktemp("later"), spark, options, later=True)

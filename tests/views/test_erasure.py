@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from lakeward.cli.main import cli
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import mirror_of
+from lakeward.mirror.op.steps import Step
 from lakeward.model import TableId
 from tests.spark.crash import Crash, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
@@ -29,7 +30,8 @@ FEBRUARY = 1706745600.0
 # The subject: a name that nothing else holds.
 SUBJECT, SECRET = 5, "Zyxwvut"
 LOAD = [f"{key},{SECRET if key == SUBJECT else f'row {key}'},x,1.00" for key in range(1, 13)]
-CRASHED = steps_of("erase")
+# Those of values of columns have a test of their own.
+CRASHED = [step for step in steps_of("erase") if step not in (Step.ERASE_BEGUN, Step.ERASE_RULED)]
 
 
 def holding(*folders: Path) -> list[str]:

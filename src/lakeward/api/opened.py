@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.mirror.columns_repair import ColumnsRepair
     from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.policy import ChangedRule
     from lakeward.mirror.op.steps import Step
     from lakeward.runner.declaring import TakenProposal
     from lakeward.runner.proposals import Proposal
@@ -236,8 +237,22 @@ class TableRegistry:
         found = (
             describe_changed_reading(after.table, reading_settings(before.settings), after.settings),
             describe_ignored(after.table, before.settings, after.settings, ignored),
+            self._unfollowed_rules(before, after),
         )
         return "\n".join(text for text in found if text) or None
+
+    def _unfollowed_rules(self, before: KnownTable, after: KnownTable) -> str | None:
+        """Return that stored values do not follow new rules, and what replaces them."""
+        from lakeward.mirror.op.policy import describe_rules, replace_command
+
+        if before.settings.column_policies == after.settings.column_policies:
+            return None
+        if not (changed := self._replaceable_rules(after)):
+            return None
+        return (
+            f"{after.table}: {describe_rules(changed)}; the rows that are there were stored before, and the table is "
+            f"not run until their values are replaced too, permanently: {replace_command(after.table)}"
+        )
 
     def repair_columns(self, name: str, *, dry_run: bool) -> ColumnsRepair:
         """Change the columns of a mirror to those that its settings declare."""
@@ -289,15 +304,27 @@ class TableRegistry:
         return [str(table) for table in found]
 
     def _require_fitting_policy(self, known: KnownTable) -> None:
-        """Refuse rules that contradict other settings, or those under which the table's rows were stored."""
+        """Refuse rules that contradict other settings, or to which the table's stored rows cannot be changed."""
         from lakeward.mirror.op.effect import capture
         from lakeward.mirror.op.policy import rule_conflicts
 
         if conflict := next(rule_conflicts(known.settings), None):
             msg = f"{known.table}: {conflict}"
             raise ConfigurationError(msg, hint=f"lakeward tables show {known.table}")
-        if self._lake.state.has_files(known.table):
+        if self._lake.state.has_files(known.table) and not self._replaceable_rules(known):
             capture(self._lake.workbench().context(known))
+
+    def _replaceable_rules(self, known: KnownTable) -> list[ChangedRule]:
+        """Return the new rules that the table's stored values do not follow yet, if they can be replaced by all."""
+        from lakeward.column_policy import POLICY_PROPERTY, stored_policy
+        from lakeward.mirror.op.policy import changed_rules, why_not_replaced
+
+        mirror = self._lake.workbench().context(known).mirror.find_metadata()
+        if mirror is None:
+            return []
+        stored, columns = stored_policy(mirror.property(POLICY_PROPERTY)), mirror.columns()
+        changed = changed_rules(known.settings, stored, columns)
+        return [] if any(why_not_replaced(rule, known.settings, columns) for rule in changed) else changed
 
     def _require_fitting(
         self, known: KnownTable, *, force: bool, check_data: bool, on_finding: Callable[[Finding], None] | None

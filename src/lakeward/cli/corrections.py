@@ -244,6 +244,11 @@ def _draw_rows(console: Console, rows: list[BadRow] | tuple[BadRow, ...]) -> Non
 @click.option(
     "--keys-from", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="File of keys, one per line."
 )
+@click.option(
+    "--column-policy",
+    is_flag=True,
+    help="Instead of rows of keys, replace stored values of columns whose rule (columns:) is new.",
+)
 @click.option("--reason", metavar="TEXT", default="", help="Reason, for the record; required.")
 @click.option("--landing", is_flag=True, help="Also rewrite the landing files that hold the rows.")
 @click.option(
@@ -260,6 +265,7 @@ def erase(
     name: str,
     texts: tuple[str, ...],
     keys_from: str | None,
+    column_policy: bool,
     reason: str,
     landing: bool,
     moves: Literal["erase", "keep"] | None,
@@ -268,7 +274,7 @@ def erase(
     yes: bool,
     receipt: str | None,
 ) -> None:
-    """Erase rows by key, permanently, and prove it.
+    """Erase rows by key, or values of columns, permanently, and prove it.
 
     The rows of these keys are removed from the mirror, its load branches, tags and history, from the changelog, the
     quarantine and all published files. Snapshots that may hold them expire, even within the undo window. Only salted
@@ -278,19 +284,28 @@ def erase(
     Repeat --key for several keys: --key id=42 --key id=43. A composite key takes one option for each of its columns:
     --key region=EU --key number=7. A file of --keys-from has one key per line, as id=42 or as a JSON object of all key
     columns.
+
+    With --column-policy, rows stay. Where a column got a rule (columns:) after rows were stored, their values are
+    replaced as the rule has it, in all the same places.
     """
-    if resume and (texts or keys_from or dry_run):
+    if resume and (texts or keys_from or dry_run or column_policy):
         msg = "--resume finishes what was begun: it takes no keys"
+        raise click.UsageError(msg)
+    if column_policy and (texts or keys_from or landing or moves):
+        msg = "--column-policy replaces values of columns: it takes no keys, and neither --landing nor --moves"
         raise click.UsageError(msg)
     if not dry_run:
         _require_writable(receipt)
     with invocation.lake() as lake:
-        keys = [] if resume else _keys(lake, name, texts, keys_from)
-        if not (resume or dry_run or _is_meant(name, len(keys), reason, yes=yes)):
+        keys = [] if resume or column_policy else _keys(lake, name, texts, keys_from)
+        what = "values of columns" if column_policy else count(len(keys), "key")
+        if not (resume or dry_run or _is_meant(name, what, reason, yes=yes)):
             note(invocation, "nothing was erased")
             return
         if resume:
             receipts = lake.resume_erasure(name)
+        elif column_policy:
+            receipts = [lake.plan_column_policy(name)] if dry_run else lake.apply_column_policy(name, reason=reason)
         elif dry_run:
             receipts = [lake.plan_erasure(name, keys, moves=moves)]
         else:
@@ -321,13 +336,13 @@ def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None
     return groups + (read_keys(keys_from) if keys_from else [])
 
 
-def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
-    """Ask for consent, and refuse where nobody can be asked: the rows cannot be restored."""
+def _is_meant(name: str, what: str, reason: str, *, yes: bool) -> bool:
+    """Ask for consent, and refuse where nobody can be asked: what is erased cannot be restored."""
     if not reason.strip():
         msg = "an erasure needs a reason: --reason TEXT"
         raise click.UsageError(msg)
     require_answerable(yes=yes)
-    question = f"Erase {count(keys, 'key')} from {name} and everything made from it? This cannot be undone."
+    question = f"Erase {what} from {name} and everything made from it? This cannot be undone."
     return confirmed(question, yes=yes)
 
 
@@ -354,7 +369,7 @@ def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:
     except OSError as error:
         if not invocation.is_json:
             emit_json(invocation, receipt.to_dict())
-        msg = f"op {receipt.op} erased its keys, but {file} cannot be written: {error.strerror}"
+        msg = f"op {receipt.op} was carried out, but {file} cannot be written: {error.strerror}"
         raise LakewardError(msg, hint="keep the receipt printed on standard output") from error
     note(invocation, f"the receipt of op {receipt.op} is in {file}")
 
@@ -367,8 +382,13 @@ def _draw_receipts(console: Console, name: str, receipts: Sequence[Receipt]) -> 
 
 
 def _draw_receipt(console: Console, receipt: Receipt) -> None:
-    what = "would erase" if receipt.dry_run else f"op {receipt.op} erased"
-    console.print(f"{receipt.table}: {what} {count(receipt.keys, 'key')}")
+    if receipt.columns:
+        does = "would replace" if receipt.dry_run else f"op {receipt.op} replaced"
+        rules = ", ".join(f"{name} ({rule})" for name, rule in receipt.columns.items())
+        console.print(f"{receipt.table}: {does} values of {rules}")
+    else:
+        does = "would erase" if receipt.dry_run else f"op {receipt.op} erased"
+        console.print(f"{receipt.table}: {does} {count(receipt.keys, 'key')}")
     drawn = table("place", "> rows", "> deleted before", "> files", "> left")
     for place in receipt.places:
         add_row(drawn, [place.place, place.rows, place.hidden, place.files, place.remaining_rows])
@@ -379,7 +399,10 @@ def _draw_receipt(console: Console, receipt: Receipt) -> None:
         facts.append(("quarantine", f"{kept}: lakeward quarantine list {receipt.table}"))
     if not receipt.dry_run:
         facts.append(("snapshots", f"{receipt.snapshots_expired:,} expired, also within the undo window"))
-        facts.append(("proof", "a scan of every place found no row of these keys" if receipt.proved else "missing"))
+        what = "such value" if receipt.columns else "row of these keys"
+        facts.append(("proof", f"a scan of every place found no {what}" if receipt.proved else "missing"))
+    if receipt.columns:
+        facts.append(("landing", "files there keep the values; the rules are applied whenever one is read"))
     lines(console, facts)
 
 

@@ -17,7 +17,7 @@ from lakeward.iceberg.table import CATALOG
 from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -284,17 +284,23 @@ def count_stored(doomed: DataFrame) -> Stored:
     return sum((Stored(rows, hidden, (file,)) for file, rows, hidden in counts.toLocalIterator()), Stored())
 
 
-def purge(attempt: Attempt, doomed: DataFrame, found: Stored) -> None:
+def purge(
+    attempt: Attempt, doomed: DataFrame, found: Stored, rewritten: Callable[[DataFrame], DataFrame] | None = None
+) -> None:
     """Replace the files of the attempt's base that hold doomed rows; ``found`` are the counts of these rows.
 
-    ``doomed`` must be persisted by the caller: it is read more than once. Position deletes of other files are
+    The new files have no doomed rows; with ``rewritten``, they have all visible rows as it returns them. ``doomed``
+    must be persisted by the caller: it is read more than once. Position deletes of other files are
     rewritten, since a delete file may refer to many data files and must not count rows that are gone.
     """
     if not found.files:
         return
     table = attempt.table
     rows = table.read(attempt.base, with_columns=_PLACE).filter(F.col(DATA_FILE).isin(*found.files))
-    kept = rows.join(F.broadcast(doomed.select(*_PLACE)), list(_PLACE), "left_anti").drop(*_PLACE)
+    if rewritten is None:
+        kept = rows.join(F.broadcast(doomed.select(*_PLACE)), list(_PLACE), "left_anti").drop(*_PLACE)
+    else:
+        kept = rewritten(rows.drop(*_PLACE))
     expected = kept.count()
     if expected:
         attempt.append(kept, {}, expected=expected)

@@ -20,7 +20,7 @@ from lakeward.mirror.op.changelog import FileRecord, OpRecord, log_op
 from lakeward.mirror.op.choose import choose
 from lakeward.mirror.op.context import Waiting
 from lakeward.mirror.op.effect import bases_of, capture, require_expected_rows, require_fitting_mirror
-from lakeward.mirror.op.erased import unfinished_erasure
+from lakeward.mirror.op.erased import unfinished_erasure, unlogged_erasure
 from lakeward.mirror.op.isolation import reset_branches, settle_resets
 from lakeward.mirror.op.ledger import op_record, progress_of
 from lakeward.mirror.op.marks import clear_removal, require_no_mark
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.errors import LakewardError
+    from lakeward.iceberg.metadata import TableMetadata
     from lakeward.mirror.op.changelog import Resolution
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases, PreparedOp
@@ -223,10 +224,23 @@ def finish_interrupted(context: TableContext) -> None:
             prepared = prepare_unfinished(context, workspace, unfinished, bases)
             with bind(op=prepared.record.op):
                 carry_out(context, prepared)
-    if bases.erased is not None:
+    changelog = context.changelog.find_metadata()
+    _require_logged_erasure(context, changelog)
+    if unfinished_erasure(changelog) is not None:
         expire_after_erasure(context)
         for prepared in rewritten_files(context):
             carry_out(context, prepared)
+
+
+def _require_logged_erasure(context: TableContext, changelog: TableMetadata | None) -> None:
+    """Refuse to continue where a crash came before an erasure of values was logged: they are all still stored.
+
+    Raises:
+        ConfigurationError: names the command that erases them.
+    """
+    if unlogged_erasure(changelog) is not None:
+        msg = f"{context.table}: values were to be replaced by the table's rules (columns:), and that is not done yet"
+        raise ConfigurationError(msg, hint=f"lakeward erase {context.table} --resume")
 
 
 def next_op(context: TableContext, workspace: Workspace, bases: Bases, *, is_plan: bool = False) -> NextOp:

@@ -132,7 +132,9 @@ def remove_table(bench: Workbench, table: TableId, *, drop_data: bool) -> TableR
         plan = _planned(bench, known, context, drop_data=drop_data)
         if is_complete(context.mirror):
             # First: from now on nothing brings the table back by itself.
-            context.mirror.set_properties({REMOVED_PROPERTY: RemovalMark.DATA if drop_data else RemovalMark.REGISTRATION})
+            context.mirror.set_properties(
+                {REMOVED_PROPERTY: RemovalMark.DATA if drop_data else RemovalMark.REGISTRATION}
+            )
             context.reached(Step.REMOVE_MARKED)
         if plan.file is not None:
             _remove_declaration(bench.config, table)

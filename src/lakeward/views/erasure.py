@@ -1,4 +1,4 @@
-"""Erase keys from every place where Lakeward keeps rows, and prove by a scan that none is left.
+"""Erase keys, or values of columns, from every place where Lakeward keeps rows, and prove by a scan that none is left.
 
 Changelog and mirror are cleaned by the op itself, which any later run finishes. What is derived from them is cleaned
 here: histories, published files, old snapshots, and on request the landing files. A property of the changelog marks
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.column_policy import POLICY_PROPERTY, dropped, stored_policy
 from lakeward.config.policy import policy_of
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.formats.dms.quarantined import HAS_KEY
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.iceberg.cleanup import Stored, count_stored, expire_unreferenced, places, purge, stored_rows
-from lakeward.iceberg.define import APPLIED_STAMP, history_of
+from lakeward.iceberg.define import APPLIED_STAMP, history_of, rename_everywhere
 from lakeward.iceberg.metadata import MAIN
 from lakeward.mirror.erase import (
     FOREIGN,
@@ -42,6 +43,8 @@ from lakeward.mirror.kinds.erase import (
     erasure_of,
     mirror_rows_to_erase,
     references_by_snapshot,
+    rewriting,
+    rows_to_erase,
     same_stamps,
 )
 from lakeward.mirror.op.effect import capture
@@ -55,7 +58,9 @@ from lakeward.mirror.op.erased import (
     new_salt,
     record_removal,
     unfinished_erasure,
+    unlogged_erasure,
 )
+from lakeward.mirror.op.protected import protected_rows
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import finish_interrupted
 from lakeward.spark.workspace import Workspace
@@ -64,7 +69,6 @@ from lakeward.transforms.columns import column, columns
 from lakeward.transforms.versions import VALID_FROM
 from lakeward.views.history.keys import row_key
 from lakeward.views.history.scd2 import shown_names
-from lakeward.views.verification.protected import protected_rows
 from lakeward.views.versions.folders import find_version
 from lakeward.views.versions.foreign import list_foreign, read_foreign
 from lakeward.views.versions.manage import rebuild_publication
@@ -83,22 +87,24 @@ if TYPE_CHECKING:
     from lakeward.views.versions.manifest import Publication
 
 
-# Copies of a table's rows, from which erased keys are removed: its history and its published files.
+# Copies of a table's rows, which are cleaned after it: its history and its published files.
 
 
 HISTORY = "history"
 
 
 def doomed_in_history(context: TableContext, record: OpRecord, stored: DataFrame) -> DataFrame:
-    """Return the places of versions of erased keys; versions that began after the erasure belong to new rows."""
-    erasure, key = erasure_of(record), context.settings.primary_key
+    """Return the places of versions to be erased; of keys, versions that began after the erasure belong to new rows."""
+    erasure, doomed = erasure_of(record), rows_to_erase(context, record, stored)
+    if erasure.columns:
+        return places(stored.filter(doomed))
     since = column(shown_names([lake_column.name for lake_column in context.mirror.columns()])[VALID_FROM])
     is_older = since.isNull() | (F.unix_micros(since) <= F.lit(erasure.at))
-    return places(stored.filter(is_erased_key(stored, key, erasure.salt, erasure.hashes) & is_older))
+    return places(stored.filter(doomed & is_older))
 
 
 def clean_history(context: TableContext, record: OpRecord) -> None:
-    """Remove erased keys from the table's history, where one is kept."""
+    """Remove what was erased from the table's history, where one is kept."""
     history = history_of(context.spark, context.table)
     metadata = drop_abandoned(history)
     head = metadata.head() if metadata else None
@@ -107,13 +113,14 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
     with Workspace() as workspace:
         doomed = workspace.keep(doomed_in_history(context, record, stored_rows(history, head.id)))
         found = count_stored(doomed)
-        if not found.files:
-            return
-        record_removal(context.changelog, HISTORY, found)
-        with Attempt(history, op=record.op, base=head.id) as attempt:
-            purge(attempt, doomed, found)
-            attempt.stamp(same_stamps(metadata, head))
-            attempt.publish(before=context.permission.require)
+        if found.files:
+            record_removal(context.changelog, HISTORY, found)
+            with Attempt(history, op=record.op, base=head.id) as attempt:
+                purge(attempt, doomed, found, rewriting(context, record))
+                attempt.stamp(same_stamps(metadata, head))
+                attempt.publish(before=context.permission.require)
+    if gone := dropped(erasure_of(record).rules):
+        rename_everywhere(history, {}, gone)
 
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
@@ -129,27 +136,30 @@ def _exists(context: TableContext, publication: Publication) -> bool:
 
 
 def rows_in_publication(context: TableContext, record: OpRecord, publication: Publication) -> Stored:
-    """Count rows of erased keys in published files.
+    """Count rows to be erased in published files.
 
     A copy without all columns of the key does not show whose rows it has: from before the erasure, each file counts.
     """
-    erasure, key = erasure_of(record), context.settings.primary_key
     version = find_version(open_filesystem(context.spark, context.config, publication.location), publication.location)
     rows = version.read(context.spark)
-    if not set(key) <= set(rows.columns):
+    if not erasure_of(record).columns and not set(context.settings.primary_key) <= set(rows.columns):
         return Stored(0, 0, tuple(version.manifest.files) if publication.op < record.op else ())
-    found = rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes))
+    found = rows.filter(rows_to_erase(context, record, rows))
     by_file = found.groupBy(F.input_file_name().alias("file")).count()
     return sum((Stored(count, 0, (file,)) for file, count in by_file.toLocalIterator()), Stored())
 
 
 def foreign_traces(context: TableContext, record: OpRecord) -> list[LandingTrace]:
-    """Return the registered versions of other systems that hold rows of erased keys: they are left as they are."""
+    """Return the registered versions of other systems that hold what was erased: they are left as they are."""
     mirror, erasure, key = context.mirror.find_metadata(), erasure_of(record), context.settings.primary_key
     found = []
     for version in list_foreign(mirror) if mirror else ():
         rows = read_foreign(context, version)
         if rows is None:
+            continue
+        if erasure.columns:
+            if count := rows.filter(rows_to_erase(context, record, rows)).count():
+                found.append(LandingTrace(version.location, count, FOREIGN))
             continue
         if not {*key} <= {*rows.columns}:
             found.append(LandingTrace(version.location, 0, UNREAD))
@@ -215,10 +225,11 @@ class ErasedPlace(Document):
 
 
 @dataclass(frozen=True)
-class Receipt(Document):
+class Receipt(Document, if_set=("columns",)):
     """The result of an erasure. It contains no keys, only salted hashes.
 
-    ``bad_rows_untold`` counts bad rows in quarantine whose text does not contain their key: they were left.
+    ``bad_rows_untold`` counts bad rows in quarantine whose text does not contain their key: they were left. ``columns``
+    are the rules by which values were replaced, None where rows of keys were removed.
     """
 
     table: str
@@ -233,6 +244,7 @@ class Receipt(Document):
     bad_rows_untold: int
     proved: bool
     dry_run: bool = False
+    columns: dict[str, str] | None = None
 
     def require_clean(self) -> None:
         """Require that nothing was left.
@@ -243,7 +255,7 @@ class Receipt(Document):
         if self.proved:
             return
         left = ", ".join(place.place for place in self.places if not place.is_clean)
-        msg = f"{self.table}: rows of erased keys are still in {left}"
+        msg = f"{self.table}: {'erased values' if self.columns else 'rows of erased keys'} are still in {left}"
         raise BugError(msg, hint=f"lakeward erase {self.table} --resume")
 
 
@@ -273,27 +285,30 @@ def receipt_of(
         bad_rows_untold=without_key,
         proved=not dry_run and all(place.is_clean for place in places),
         dry_run=dry_run,
+        columns=erasure.columns,
     )
 
 
-# The scan of every place that may hold rows of erased keys: to plan an erasure, and to prove it.
+# The scan of every place that may hold what is erased: to plan an erasure, and to prove it.
 
 
 def found_places(context: TableContext, record: OpRecord) -> Iterator[ErasedPlace]:
-    """Yield the places that hold rows of the keys now, without old snapshots, which all expire anyway."""
+    """Yield the places that hold rows to be erased now, without old snapshots, which all expire anyway."""
     for place, found in _scanned(context, record, only_heads=True):
         if found.files:
             yield ErasedPlace(place, found.rows, found.hidden, len(found.files))
 
 
 def remaining(context: TableContext, record: OpRecord) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield for every place the remaining rows of the keys, hidden ones included, and the files that hold them."""
+    """Yield for every place the rows that remain to be erased, hidden ones included, and the files that hold them."""
     for place, found in _scanned(context, record, only_heads=False):
         yield place, (found.rows + found.hidden, len(found.files))
 
 
 def bad_rows_without_key(context: TableContext, record: OpRecord) -> int:
     """Count the bad rows whose text does not contain their key, so that they may belong to an erased one."""
+    if erasure_of(record).columns:
+        return 0
     head = context.changelog.require_head()
     log = context.changelog.read(head.id)
     bad = log.filter((column(S.KIND) == S.KIND_BAD) & (column(S.OP) < record.op))
@@ -360,16 +375,26 @@ def erase(
     salt = _known_salt(context) or new_salt()
     hashes = with_moved_keys(context, salt, _hashes(context, keys, salt), moves)
     record = erase_keys(context, Erasure(salt, hashes, reason, 0, landing))
-    return [*earlier, _finish(context, record)]
+    return [*earlier, finish_erasure(context, record)]
 
 
 def resume(context: TableContext) -> list[Receipt]:
     """Finish an interrupted erasure and return its receipt; return nothing where there is none."""
     for table in (context.changelog, context.mirror):
         drop_abandoned(table)
+    if (begun := unlogged_erasure(context.changelog.find_metadata())) is not None:
+        if not _is_in_force(context, begun):
+            context.changelog.set_properties({UNFINISHED_PROPERTY: None})  # nothing else was done
+            return []
+        return [finish_erasure(context, erase_keys(context, begun))]
     finish_interrupted(context)
     unfinished = unfinished_erasure(context.changelog.find_metadata())
-    return [_finish(context, record_of(context, unfinished.op))] if unfinished else []
+    return [finish_erasure(context, record_of(context, unfinished.op))] if unfinished else []
+
+
+def _is_in_force(context: TableContext, begun: Erasure) -> bool:
+    stored = stored_policy(context.mirror.property(POLICY_PROPERTY)).rules
+    return (begun.columns or {}).items() <= stored.items()
 
 
 def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, *, moves: str | None = None) -> Receipt:
@@ -401,7 +426,7 @@ def _known_salt(context: TableContext) -> str | None:
     return metadata.property(SALT_PROPERTY) if metadata else None
 
 
-def _finish(context: TableContext, record: OpRecord) -> Receipt:
+def finish_erasure(context: TableContext, record: OpRecord) -> Receipt:
     """Clean what is derived from changelog and mirror, prove that nothing is left, and close the erasure."""
     clean_history(context, record)
     context.reached(Step.ERASE_HISTORY)
@@ -410,7 +435,8 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
     expired = sum(expire_unreferenced(table) for table in _tables(context))
     context.reached(Step.ERASE_TIDIED)
     erasure = erasure_of(record)
-    traces = list(landing_traces(context, erasure))
+    # Landing holds the values of columns, as the source does; the rules are applied whenever it is read.
+    traces = [] if erasure.columns else list(landing_traces(context, erasure))
     if erasure.landing:
         traces = rewrite_landing(context, erasure, traces)
     traces += foreign_traces(context, record)

@@ -132,7 +132,7 @@ def test_a_receipt_is_on_standard_output_if_the_disk_is_full(erasing, call, proj
 
     monkeypatch.setattr(Path, "write_text", full)
     result = call("erase", TABLE, "--key", "id=1", "--reason", "request 7", "--yes", "--output", output)
-    assert result.exit_code == 3 and "op 9 erased its keys, but erasure-" in result.stderr
+    assert result.exit_code == 3 and "op 9 was carried out, but erasure-" in result.stderr
     shown = json.loads(result.stdout[result.stdout.index("{") :])
     assert shown.get("receipts", [shown]) == [{"table": TABLE, "op": 9}]
 

@@ -22,7 +22,13 @@ from lakeward.config import TableSettings
 from lakeward.config.policy import rules_of
 from lakeward.errors import ConfigurationError, DataError, SchemaError
 from lakeward.formats.base import FileSummary
-from lakeward.mirror.op.policy import policy_property, require_known_rules, require_same_policy, rule_conflicts
+from lakeward.mirror.op.policy import (
+    policy_property,
+    require_known_rules,
+    require_same_policy,
+    rule_conflicts,
+    rules_to_apply,
+)
 from lakeward.mirror.op.schema import known_columns, with_file_columns
 from lakeward.mirror.op.settings import settings_problems
 from lakeward.model import FileClass, FileIdentity, TableId
@@ -182,20 +188,40 @@ def kept_under(columns: dict[str, str], **own: Any) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
+    ("before", "now", "can_follow"),
     [
-        ({"ssn": "hash"}, {}),
-        ({"ssn": "hash"}, {"ssn": "mask"}),
-        ({"name": "truncate(4)"}, {"name": "truncate(2)"}),
-        ({"mail": "drop"}, {}),
-        ({"ssn": "hash"}, {"ssn": "hash", "name": "mask"}),
-        ({}, {"name": "drop"}),
+        ({"ssn": "hash"}, {}, False),
+        ({"ssn": "hash"}, {"ssn": "mask"}, True),
+        ({"ssn": "hash"}, {"ssn": "redact"}, False),
+        ({"name": "truncate(4)"}, {"name": "truncate(2)"}, True),
+        ({"name": "truncate(4)"}, {"name": "truncate(5)"}, False),
+        ({"name": "truncate(4)"}, {"name": "hash"}, False),
+        ({"name": "hash"}, {"name": "truncate(4)"}, False),
+        ({"name": "mask"}, {"name": "redact"}, False),
+        ({"name": "redact"}, {"name": "drop"}, True),
+        ({"mail": "drop"}, {}, False),
+        ({"ssn": "hash"}, {"ssn": "hash", "name": "mask"}, True),
+        ({"ssn": "hash"}, {"ssn": "mask", "name": "truncate(1)"}, True),
+        ({}, {"name": "drop"}, True),
+        ({}, {"name": "drop", "id": "hash"}, False),
+        ({}, {"seq": "redact"}, True),
+        ({}, {"seq": "mask"}, False),
     ],
 )
-def test_rules_of_a_table_with_rows_cannot_change(before: dict[str, str], now: dict[str, str]) -> None:
+def test_other_rules_stop_a_table_with_rows(before: dict[str, str], now: dict[str, str], *, can_follow: bool) -> None:
+    mirror, settings = (*MIRROR, Column("seq", "bigint")), table_settings(now, primary_key=["id"])
+    kept = kept_under(before) if before else {}
     with pytest.raises(ConfigurationError, match="stored under other rules") as refusal:
-        require_same_policy(TABLE, table_settings(now), kept_under(before) if before else {}, MIRROR)
-    assert "lakeward tables remove sales.product --drop-data" in str(refusal.value.hint)
+        require_same_policy(TABLE, settings, kept, mirror)
+    command = "erase sales.product --column-policy" if can_follow else "tables remove sales.product --drop-data"
+    assert f"lakeward {command}" in str(refusal.value.hint)
+    stored = stored_policy(kept.get(POLICY_PROPERTY))
+    if can_follow:
+        wanted = {name: rule for name, rule in now.items() if before.get(name) != rule}
+        assert rules_to_apply(TABLE, settings, stored, mirror) == wanted
+    else:
+        with pytest.raises(ConfigurationError, match="is now"):
+            rules_to_apply(TABLE, settings, stored, mirror)
 
 
 def test_a_rule_for_a_column_that_comes_later_is_no_change() -> None:

@@ -13,6 +13,7 @@ from lakeward.mirror.kinds import HANDLERS, handler_of
 from lakeward.mirror.kinds.base import OpHandler, RowOpHandler
 from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.effect import Bases, OpInput, Strategy
+from lakeward.mirror.op.erased import Erasure
 from lakeward.mirror.run import RunEnd, TableOps
 from lakeward.model import OpKind, Progress, TableId
 
@@ -30,7 +31,8 @@ def test_every_kind_of_op_has_a_handler() -> None:
 @pytest.mark.parametrize("name", FIXED)
 def test_the_effect_of_ops_without_rows_is_decided_by_their_kind(name: OpKind) -> None:
     nothing: Any = None
-    op_input = OpInput(OpRecord(3, name, 1, Progress(3)), Bases(None, None), (), None, 0)
+    record = OpRecord(3, name, 1, Progress(3), erasure=Erasure("", (), "", 0))
+    op_input = OpInput(record, Bases(None, None), (), None, 0)
     assert handler_of(name).effect(nothing, nothing, op_input).plan.strategy is FIXED[name]
 
 

@@ -74,7 +74,9 @@ def part(value: str, *dates: str, folder: str = "", **changes: Any) -> VersionPa
     return VersionPart(value, f"/out/sales.product/version={folder or value}", manifest)
 
 
-def put(catalog: FakeCatalog, *parts: VersionPart, others: tuple[VersionPart, ...] = (), column: str = "version") -> None:
+def put(
+    catalog: FakeCatalog, *parts: VersionPart, others: tuple[VersionPart, ...] = (), column: str = "version"
+) -> None:
     for each in parts:
         put_version(catalog, NAME, column, each, lambda: others)
 

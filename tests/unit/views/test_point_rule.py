@@ -46,7 +46,9 @@ LOADED = LoadEnd(at(-1), "the times in its rows")
 A, B = GroupTable("sales.a", load_end=LOADED), GroupTable("sales.b", load_end=LOADED)
 
 
-def judged(tables: list[GroupTable], rows: dict[tuple[str, int], HeldRows], *, declared: bool = False) -> list[list[str]]:
+def judged(
+    tables: list[GroupTable], rows: dict[tuple[str, int], HeldRows], *, declared: bool = False
+) -> list[list[str]]:
     """The reasons of each of three candidates, with their tables."""
     found = judge([end(10), end(20), end(30)], tables, rows, declared=declared)
     return [[f"{entry.table}: {entry.reason}" for entry in candidate.prevented] for candidate in found]

@@ -294,7 +294,7 @@ def test_a_copy_without_the_key_counts_for_an_erasure_until_it_was_made_again(mo
     version = SimpleNamespace(manifest=manifest, read=lambda _: SimpleNamespace(columns=["name"]))
     monkeypatch.setattr(erasure, "find_version", lambda *_: version)
     monkeypatch.setattr(erasure, "open_filesystem", lambda *_: None)
-    monkeypatch.setattr(erasure, "erasure_of", lambda _: None)
+    monkeypatch.setattr(erasure, "erasure_of", lambda _: SimpleNamespace(columns=None))
     context: Any = SimpleNamespace(settings=SimpleNamespace(primary_key=("id",)), spark=None, config=None)
     record: Any = SimpleNamespace(op=5)
     for op, files in ((4, ("part-0.csv", "part-1.csv")), (5, ())):

@@ -1,5 +1,7 @@
 """An erasure: rows of certain keys, known by hashes alone, are removed from every file of changelog and mirror.
 
+Values of columns are erased in the same way: their rows stay, with the values replaced by the columns' rules.
+
 The changelog, load branches and tags come first and ``main`` last: its commit marks the op as applied, and until then
 the next run cleans what is left. Every step is idempotent. Landing files that an erasure rewrites are recorded before
 they are replaced, so that no run takes them for files changed by others.
@@ -13,11 +15,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.column_policy import ColumnPolicy, dropped, hashed_names
+from lakeward.config.policy import policy_of
 from lakeward.errors import BugError
 from lakeward.formats.base import FileSummary
 from lakeward.iceberg.attempt import ATTEMPT_STAMP, BASE_STAMP, BRANCH_PREFIX, Attempt
 from lakeward.iceberg.cleanup import count_stored, expire_unreferenced, places, purge, stored_rows
-from lakeward.iceberg.define import BAD_ROWS_STAMP, LOAD_STAMP
+from lakeward.iceberg.define import BAD_ROWS_STAMP, LOAD_STAMP, rename_everywhere
 from lakeward.iceberg.metadata import EMPTY_TAG, MAIN
 from lakeward.mirror.kinds.base import OpHandler
 from lakeward.mirror.op.apply import carried_stamps
@@ -33,15 +37,16 @@ from lakeward.mirror.op.erased import (
     unfinished_erasure,
 )
 from lakeward.mirror.op.ledger import progress_of
+from lakeward.mirror.op.protected import has_stored_value, without_stored_values
 from lakeward.mirror.op.steps import Step
 from lakeward.model import Disposition, OpKind
 from lakeward.spark.workspace import Workspace
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from lakeward.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.mirror.op.context import TableContext
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from lakeward.model import LedgerEntry
 
 _PLAN = ApplyPlan(Strategy.ERASE, "rows of erased keys are removed from every file that holds them")
+_VALUES_PLAN = ApplyPlan(Strategy.ERASE, "values are replaced in every file that holds them")
 _STAMP_PREFIX = "lakeward."
 _OF_ONE_ATTEMPT = (ATTEMPT_STAMP, BASE_STAMP)
 MIRROR, CHANGELOG = "mirror", "changelog"
@@ -62,8 +68,8 @@ class Erase(OpHandler):
     kind = OpKind.ERASE
 
     def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
-        """Return the removal of the rows."""
-        return Effect(_PLAN)
+        """Return the removal of the rows, or of the values."""
+        return Effect(_VALUES_PLAN if erasure_of(op_input.record).columns else _PLAN)
 
     def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
         """Clean the changelog, load branches and tags: ``main`` comes last, as its commit marks the op as applied."""
@@ -79,9 +85,9 @@ class Erase(OpHandler):
 
 
 def erasure_of(record: OpRecord) -> Erasure:
-    """Return the keys that an erase op erases."""
+    """Return the keys, or the values, that an erase op erases."""
     if record.erasure is None:
-        msg = f"op {record.op} is an erasure without keys"
+        msg = f"op {record.op} is an erasure of nothing"
         raise BugError(msg)
     return record.erasure
 
@@ -107,7 +113,7 @@ def erase_from_main(context: TableContext, attempt: Attempt, record: OpRecord, s
         rows = workspace.keep(mirror_rows_to_erase(context, record, attempt.base))
         found = count_stored(rows)
         record_removal(context.changelog, MIRROR, found)
-        purge(attempt, rows, found)
+        purge(attempt, rows, found, rewriting(context, record))
     carried = carried_stamps(metadata, attempt.base)
     # ``main`` may have begun as the load itself; only snapshots that hold nothing but a load carry its stamp.
     carried.pop(LOAD_STAMP, None)
@@ -116,36 +122,61 @@ def erase_from_main(context: TableContext, attempt: Attempt, record: OpRecord, s
 
 
 def expire_after_erasure(context: TableContext) -> None:
-    """Expire every snapshot that no branch or tag references: each may still hold the rows.
+    """Expire every snapshot that no branch or tag references: each may still hold what was erased.
 
-    Erasure takes precedence over the undo window. Does nothing where no erasure is unfinished.
+    Erasure takes precedence over the undo window. Columns of which every value was erased are dropped before. Does
+    nothing where no erasure is unfinished.
     """
-    unfinished = unfinished_erasure(context.changelog.metadata())
+    unfinished = unfinished_erasure(context.changelog.find_metadata())
     if unfinished is None or unfinished.expired is not None:
         return
     context.permission.require()
+    if unfinished.begun is not None:
+        for table in (context.changelog, context.mirror):
+            rename_everywhere(table, {}, dropped(unfinished.begun.rules))
     expired = sum(expire_unreferenced(table) for table in (context.mirror, context.changelog))
     context.reached(Step.ERASE_EXPIRED)
     done = replace(unfinished_erasure(context.changelog.metadata()) or unfinished, expired=expired)
     context.changelog.set_properties({UNFINISHED_PROPERTY: done.to_json()})
 
 
+def rewriting(context: TableContext, record: OpRecord) -> Callable[[DataFrame], DataFrame] | None:
+    """Return what becomes of the rows of files that an erasure of values rewrites; None where rows are removed."""
+    if not (rules := erasure_of(record).rules):
+        return None
+    policy = ColumnPolicy(rules, policy_of(context.settings).key if hashed_names(rules) else None)
+    return lambda rows: without_stored_values(rows, policy)
+
+
+def rows_to_erase(context: TableContext, record: OpRecord, rows: DataFrame) -> Column:
+    """Return the condition for rows of mirror, history or changes that an erasure removes, or whose values it replaces.
+
+    Rows without all columns of the key must not be passed for an erasure of keys.
+    """
+    erasure = erasure_of(record)
+    if erasure.columns:
+        return has_stored_value(rows.columns, erasure.rules)
+    return is_erased_key(rows, context.settings.primary_key, erasure.salt, erasure.hashes)
+
+
 def mirror_rows_to_erase(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
-    """Return where a snapshot of the mirror stores rows of erased keys."""
-    erasure, stored = erasure_of(record), stored_rows(context.mirror, snapshot_id)
-    return places(stored.filter(is_erased_key(stored, context.settings.primary_key, erasure.salt, erasure.hashes)))
+    """Return where a snapshot of the mirror stores rows of erased keys, or erased values."""
+    stored = stored_rows(context.mirror, snapshot_id)
+    return places(stored.filter(rows_to_erase(context, record, stored)))
 
 
 def changelog_rows_to_erase(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
-    """Return where a snapshot of the changelog stores changes and bad rows of erased keys logged before the erasure.
+    """Return where a snapshot of the changelog stores what an erasure concerns in changes and bad rows before it.
 
-    Later changes were admitted on purpose: they are new rows.
+    Later changes were admitted on purpose: they are new rows. Of bad rows, values may be anywhere in the text.
     """
-    erasure, key = erasure_of(record), context.settings.primary_key
+    erasure = erasure_of(record)
     stored = stored_rows(context.changelog, snapshot_id).filter(column(S.OP) < F.lit(record.op))
     changes = stored.filter(column(S.KIND) == S.KIND_CHANGE)
-    rows = places(changes.filter(is_erased_key(changes, key, erasure.salt, erasure.hashes)))
+    rows = places(changes.filter(rows_to_erase(context, record, changes)))
     bad = stored.filter(column(S.KIND) == S.KIND_BAD)
+    if erasure.columns:
+        return rows.unionByName(places(bad.filter(_has_text())))
     if not bad.take(1):
         return rows
     named = bad_rows_of_keys(context, bad, erasure.salt, erasure.hashes)
@@ -173,7 +204,7 @@ def _clean_references(context: TableContext, record: OpRecord, snapshot: Snapsho
         for name in names:
             record_removal(context.changelog, f"{MIRROR} {name}", found)
         with Attempt(mirror, op=record.op, base=snapshot.id) as attempt:
-            purge(attempt, rows, found)
+            purge(attempt, rows, found, rewriting(context, record))
             attempt.stamp(same_stamps(metadata, snapshot))
             context.reached(Step.ERASE_REWRITTEN)
             head = attempt.checked_head()
@@ -204,13 +235,28 @@ def _clean_changelog(context: TableContext, record: OpRecord) -> None:
             return
         record_removal(changelog, CHANGELOG, found)
         with Attempt(changelog, op=record.op, base=base.id) as attempt:
-            purge(attempt, rows, found)
+            purge(attempt, rows, found, _log_rewriting(context, record))
             waiting = open_rows(changelog.read(attempt.checked_head().id), record.progress).count()
             attempt.stamp({**carried_stamps(metadata, base.id), BAD_ROWS_STAMP: str(waiting)})
             published = attempt.publish(before=context.permission.require)
     context.state.extend_ledger(
         context.table, after=base.id, snapshot_id=published.id, progress=record.progress, entries=()
     )
+
+
+def _has_text() -> Column:
+    """Return the condition for bad rows of which a text or a value is kept."""
+    return column(S.RAW).isNotNull() | F.get_json_object(column(S.DETAIL), "$.value").isNotNull()
+
+
+def _log_rewriting(context: TableContext, record: OpRecord) -> Callable[[DataFrame], DataFrame] | None:
+    """Return what becomes of changelog rows: bad ones lose text and value, as they would be read under the rules."""
+    if (rewritten := rewriting(context, record)) is None:
+        return None
+    is_bad = (column(S.KIND) == S.KIND_BAD) & (column(S.OP) < F.lit(record.op))
+    reason = F.to_json(F.from_json(column(S.DETAIL), "reason string, column string"))
+    hidden = {S.RAW: F.when(~is_bad, column(S.RAW)), S.DETAIL: F.when(is_bad, reason).otherwise(column(S.DETAIL))}
+    return lambda rows: rewritten(rows.withColumns(hidden))
 
 
 def record_new_contents(context: TableContext, contents: Mapping[str, str]) -> None:

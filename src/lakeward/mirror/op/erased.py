@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.column_policy import parse_rule
 from lakeward.documents import Record, to_compact_json
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.quarantined import HAS_KEY, keys_of_raw
+from lakeward.iceberg.define import LOGGED_STAMP
 from lakeward.model import Operation
 from lakeward.spark.marks import in_task
 from lakeward.text import json_object, reading_property
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from lakeward.column_policy import ColumnRule
     from lakeward.formats.base import FileSummary
     from lakeward.iceberg.cleanup import Stored
     from lakeward.iceberg.metadata import TableMetadata
@@ -47,10 +50,11 @@ _RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
 
 
 @dataclass(frozen=True)
-class Erasure(Record):
+class Erasure(Record, if_set=("columns",)):
     """The erasure in an erase op's control row: salted hashes of the keys, the reason, and the time in µs since 1970.
 
-    ``landing``: landing files are to be rewritten too.
+    ``landing``: landing files are to be rewritten too. ``columns`` are the rules by which values of columns are
+    replaced, in place of rows of keys.
     """
 
     salt: str
@@ -58,6 +62,12 @@ class Erasure(Record):
     reason: str
     at: int
     landing: bool = False
+    columns: dict[str, str] | None = None
+
+    @property
+    def rules(self) -> dict[str, ColumnRule]:
+        """The rules by which values are replaced; none where rows of keys are removed."""
+        return {name: parse_rule(text) for name, text in (self.columns or {}).items()}
 
 
 @dataclass(frozen=True)
@@ -69,14 +79,14 @@ class ErasedKeys:
 
 
 @dataclass(frozen=True)
-class UnfinishedErasure(Record, required=("removed",)):
+class UnfinishedErasure(Record, required=("removed",), if_set=("begun",)):
     """An erase op of which some steps are still to be done.
 
     ``landing``: landing files are to be rewritten. ``rewritten`` maps those that are being replaced, and are not in the
     ledger yet, to the hash of their new content. ``removed`` holds by place the number of visible rows, of rows hidden
     by deletes, and of files that were replaced; it is written before each step, so that the receipt is complete
     even after a crash. ``expired`` counts the removed snapshots of changelog and mirror, None while snapshots that
-    may hold the rows still exist.
+    may hold the rows still exist. ``begun`` is an erasure of values, which is announced before it is logged.
     """
 
     op: int
@@ -84,6 +94,7 @@ class UnfinishedErasure(Record, required=("removed",)):
     rewritten: Mapping[str, str] = field(default_factory=dict)
     removed: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     expired: int | None = None
+    begun: Erasure | None = None
 
     @property
     def needs_lake(self) -> bool:
@@ -130,6 +141,15 @@ def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | N
         return None
     with reading_property(UNFINISHED_PROPERTY, of="changelog"):
         return UnfinishedErasure.from_dict(json_object(text))
+
+
+def unlogged_erasure(changelog: TableMetadata | None) -> Erasure | None:
+    """Return the erasure of values that a crash left announced and not logged, None where there is none."""
+    unfinished, head = unfinished_erasure(changelog), changelog.head() if changelog else None
+    if changelog is None or head is None or unfinished is None or unfinished.begun is None:
+        return None
+    logged = int(changelog.stamp_at(LOGGED_STAMP, head.id) or 0)
+    return unfinished.begun if unfinished.op > logged else None
 
 
 def record_removal(changelog: IcebergTable, place: str, found: Stored) -> None:

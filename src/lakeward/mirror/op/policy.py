@@ -1,11 +1,13 @@
 """The column policy of a table: whether its rules fit the table, and whether its rows were stored under the same rules.
 
-What the rows were stored under is a property of the mirror, which is written before the first row. Rules and key cannot
-change afterwards: the values that were replaced are gone, and those that were stored are in every file of the past.
+What the rows were stored under is a property of the mirror, which is written before the first row. Values that were
+replaced are gone, so that a rule cannot be taken back. Those that were stored are in every file of the past: a new rule
+needs an erasure, which replaces them there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.column_policy import (
@@ -15,6 +17,7 @@ from lakeward.column_policy import (
     as_read,
     fingerprint,
     hashed_names,
+    parse_rule,
     stored_policy,
 )
 from lakeward.config.policy import policy_of, rules_of
@@ -130,19 +133,100 @@ def require_same_policy(
         ConfigurationError: rows before and after would not agree.
     """
     stored = stored_policy(properties.get(POLICY_PROPERTY))
-    before = {settings.renames.get(name, name): rule for name, rule in stored.rules.items()}
-    now = settings.column_policies
-    present = {settings.renames.get(column.name, column.name) for column in mirror} | {column.name for column in mirror}
-    changed = [name for name in before if now.get(name) != before[name]]
-    changed += [name for name in now if name not in before and name in present]
-    if changed:
-        shown = "; ".join(f"{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in changed)
-        msg = f"{table}: the table has rows, and they were stored under other rules (columns:): {shown}"
-        raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(table)}")
+    if changed := changed_rules(settings, stored, mirror):
+        msg = (
+            f"{table}: the table has rows, and they were stored under other rules (columns:): {describe_rules(changed)}"
+        )
+        raise ConfigurationError(msg, hint=_change_hint(table, settings, changed, mirror))
     key = _usable_key(settings)
     if stored.key is not None and key is not None and fingerprint(key) != stored.key:
         msg = f"{table}: hash_key is not the key that the table's rows were hashed with"
         raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(table)}")
+
+
+@dataclass(frozen=True)
+class ChangedRule:
+    """A column's rule under which its values were stored, and the one that the settings have; None for none."""
+
+    column: str
+    before: str | None
+    now: str | None
+
+
+def changed_rules(settings: TableSettings, stored: StoredPolicy, mirror: Sequence[Column]) -> list[ChangedRule]:
+    """Return the rules that differ from those that the table's rows were stored under."""
+    before = {settings.renames.get(name, name): rule for name, rule in stored.rules.items()}
+    now = settings.column_policies
+    present = {settings.renames.get(column.name, column.name) for column in mirror} | {column.name for column in mirror}
+    names = [name for name in before if now.get(name) != before[name]]
+    names += [name for name in now if name not in before and name in present]
+    return [ChangedRule(name, before.get(name), now.get(name)) for name in names]
+
+
+def describe_rules(changed: Iterable[ChangedRule]) -> str:
+    """Return what the rules were and what they are."""
+    return "; ".join(f"{rule.column} was {_shown(rule.before)}, now {_shown(rule.now)}" for rule in changed)
+
+
+def _change_hint(
+    table: TableId, settings: TableSettings, changed: Iterable[ChangedRule], mirror: Sequence[Column]
+) -> str:
+    """Return what can be done about changed rules: replacing what is stored, where that is possible."""
+    if any(why_not_replaced(rule, settings, mirror) for rule in changed):
+        return f"set it back; or {anew_hint(table)}"
+    return f"set it back; or replace the stored values too, permanently: {replace_command(table)}"
+
+
+def replace_command(table: TableId) -> str:
+    """Return the command that makes a table's stored values follow its rules."""
+    return f"lakeward erase {table} --column-policy --reason TEXT"
+
+
+def rules_to_apply(
+    table: TableId, settings: TableSettings, stored: StoredPolicy, mirror: Sequence[Column]
+) -> dict[str, str]:
+    """Return the rules that the table's stored values do not follow yet.
+
+    Raises:
+        ConfigurationError: there are none, or one of them cannot be applied to what is stored.
+    """
+    changed = changed_rules(settings, stored, mirror)
+    if not changed:
+        msg = f"{table}: every stored value was stored under the table's rules (columns:): there is nothing to replace"
+        raise ConfigurationError(msg, hint=f"lakeward tables show {table}")
+    for rule in changed:
+        if reason := why_not_replaced(rule, settings, mirror):
+            msg = f"{table}: columns: {rule.column} was {_shown(rule.before)} and is now {_shown(rule.now)}: {reason}"
+            raise ConfigurationError(msg, hint=f"set it back; or {anew_hint(table)}")
+    return {rule.column: rule.now for rule in changed if rule.now is not None}
+
+
+def why_not_replaced(changed: ChangedRule, settings: TableSettings, mirror: Sequence[Column]) -> str | None:
+    """Return why stored values of a column cannot be replaced as its new rule has it, None where they can."""
+    column = next((found for found in mirror if found.name == changed.column), None)
+    if changed.now is None or column is None:
+        return "the values that the former rule replaced are gone"
+    if changed.column in settings.primary_key or changed.column in _partition_columns(settings):
+        return "values of a key or of partition_by cannot be replaced in rows that are stored"
+    if changed.column in settings.metadata_columns.listed:
+        return "it is one of metadata_columns"
+    now = parse_rule(changed.now)
+    before = parse_rule(changed.before) if changed.before else None
+    if now.kind is not RuleKind.DROP and before is not None and not _leads_on(before, now, column):
+        return "rows before and after would not agree, as the former rule left too little of the values"
+    if now.kind in (RuleKind.MASK, RuleKind.HASH) and column.type != "string":
+        return f"it would become text, and the column is stored as {column.type}"
+    return None
+
+
+def _leads_on(before: ColumnRule, now: ColumnRule, column: Column) -> bool:
+    """Whether a rule makes the same of values that another rule has replaced as it makes of the source's own."""
+    if before.kind is RuleKind.TRUNCATE:
+        shorter = now.length is not None and now.length <= (before.length or 0)
+        return shorter or now.kind in (RuleKind.MASK, RuleKind.REDACT)
+    if before.kind is RuleKind.HASH:
+        return now.kind is RuleKind.MASK or (now.kind is RuleKind.REDACT and column.source == column.type)
+    return False
 
 
 def anew_hint(table: TableId) -> str:

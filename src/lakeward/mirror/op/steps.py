@@ -44,6 +44,8 @@ class Step(StrEnum):
     RESET_LOGGED = "reset.logged"
     RESET_PUBLISHED = "reset.published"
 
+    ERASE_BEGUN = "erase.begun"
+    ERASE_RULED = "erase.ruled"
     ERASE_NOTED = "erase.noted"
     ERASE_CHANGELOG = "erase.changelog"
     ERASE_REWRITTEN = "erase.rewritten"

@@ -127,7 +127,7 @@ TRACK_STAMP = "lakeward.history-track"
 # The changelog that the history was computed from: a changelog that was recreated counts its ops from 1 again.
 _SOURCE_STAMP = "lakeward.history-source"
 # Ops with effects that are not recorded as change rows: loads, truncations and erasures.
-_WHOLE = (OpKind.LOAD, OpKind.TRUNCATE, OpKind.ERASE)
+_WHOLE = {OpKind.LOAD: "a load", OpKind.TRUNCATE: "a truncation", OpKind.ERASE: "an erasure"}
 # Lets Spark broadcast the keys to every task that deletes.
 _BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": str(1 << 30)}
 
@@ -236,7 +236,7 @@ def _why_whole(timeline: Timeline, before: _Kept | None, track: tuple[str, ...] 
     kind = F.get_json_object(column(S.DETAIL), "$.kind")
     control = timeline.log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull())
     found = {row[0] for row in control.filter(_is_new(timeline, before.op)).select(kind).distinct().collect()}
-    return next((f"there was a {op_kind.value}" for op_kind in _WHOLE if op_kind.value in found), None)
+    return next((f"there was {what}" for op_kind, what in _WHOLE.items() if op_kind.value in found), None)
 
 
 def _is_new(timeline: Timeline, op: int) -> SparkColumn:

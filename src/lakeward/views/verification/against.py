@@ -16,13 +16,13 @@ from lakeward.config.policy import policy_of, rules_of
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.mirror.op.erased import is_erased_key, key_fields, key_hash
 from lakeward.mirror.op.metadata_columns import source_columns
+from lakeward.mirror.op.protected import protected_rows
 from lakeward.spark.errors import any_failure, translated
 from lakeward.spark.jvm import has_class
 from lakeward.storage.claims import MANIFEST
 from lakeward.storage.filesystem import for_reading, open_filesystem
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import lacking_keys
-from lakeward.views.verification.protected import protected_rows
 from lakeward.views.verification.report import PASSWORD_VARIABLE, USER_VARIABLE
 from lakeward.views.versions.folders import VERSION_PREFIX, find_version
 

@@ -111,9 +111,10 @@ def _spans(by_op: Mapping[int, tuple[Column, ...]], first: tuple[Column, ...]) -
 
 
 def _named_now(schema: Mapping[str, Any], now: Mapping[int, str]) -> tuple[Column, ...]:
-    """Return a schema's columns under their present names."""
+    """Return a schema's columns under their present names, without those that were dropped since."""
     ids = {field["name"]: field["id"] for field in schema["fields"]}
-    return tuple(Column(now[ids[lake_column.name]], lake_column.type) for lake_column in lake_columns(schema))
+    named = ((now.get(ids[lake_column.name]), lake_column) for lake_column in lake_columns(schema))
+    return tuple(Column(name, lake_column.type) for name, lake_column in named if name is not None)
 
 
 def _as_declared(columns: tuple[Column, ...], settings: TableSettings) -> tuple[Column, ...]:

@@ -142,7 +142,9 @@ def is_listed(context: TableContext, name: str) -> bool:
         return found is not None and _is_own(found, str(context.table))
 
 
-def put_version(catalog: Catalog, name: str, column: str, part: VersionPart, others: Callable[[], Iterable[VersionPart]]) -> None:
+def put_version(
+    catalog: Catalog, name: str, column: str, part: VersionPart, others: Callable[[], Iterable[VersionPart]]
+) -> None:
     """Add or renew a version, and with it all ``others`` where the table must be created.
 
     Raises:
