@@ -435,11 +435,12 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
     from lakeward.session.catalog import catalog_kind
     from lakeward.views.versions.create import FilesRequest, create_files
     from lakeward.views.versions.layouts import FileShape
-    from lakeward.views.versions.register import default_name, register, require_name
+    from lakeward.views.versions.register import Pointing, default_name, register, require_free_name, require_name
 
     name = ""
     if request.register is not None:
         name = require_name(request.register or default_name(known.table.name), catalog_kind(context.config))
+        require_free_name(context, name, Pointing.REQUEST)
     order = FilesRequest(request.to or "", request.shape or FileShape(), name, replace=request.replace)
     made = create_files(context, request.moment, order)
     if name:

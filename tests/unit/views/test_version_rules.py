@@ -22,9 +22,11 @@ from lakeward.views.versions.create import moment_of, moment_text
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import Publication, PublicationKind
 from lakeward.views.versions.register import (
+    Pointing,
     default_name,
     is_same_place,
     renew_registration,
+    require_free_name,
     require_lasting,
     require_name,
 )
@@ -161,6 +163,34 @@ def test_a_lake_that_started_spark_itself_registers_nothing_in_memory(tmp_path, 
     assert (report.outcome, report.exit_code) == ("failed", 2)
     assert "gone when this process ends" in str(report.message)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "is_free"),
+    [
+        (Pointing.CURRENT, Pointing.CURRENT, True),
+        (Pointing.CURRENT, Pointing.SCHEDULE, False),
+        (Pointing.CURRENT, Pointing.REQUEST, False),
+        (Pointing.SCHEDULE, Pointing.CURRENT, False),
+        (Pointing.SCHEDULE, Pointing.SCHEDULE, True),
+        (Pointing.SCHEDULE, Pointing.REQUEST, False),
+        (Pointing.REQUEST, Pointing.CURRENT, False),
+        (Pointing.REQUEST, Pointing.SCHEDULE, True),
+        (Pointing.REQUEST, Pointing.REQUEST, True),
+    ],
+)
+def test_a_registered_table_points_to_versions_of_one_kind(monkeypatch, taken, wanted, is_free):
+    kind = PublicationKind.CURRENT if taken is Pointing.CURRENT else PublicationKind.FILES
+    period = "2024-01-01" if taken is Pointing.SCHEDULE else None
+    found = replace(publication("1", 0, kind), registered="shop.Product", period=period)
+    monkeypatch.setattr("lakeward.views.versions.register.list_publications", lambda _: [found])
+    context = SimpleNamespace(table="sales.product", mirror=SimpleNamespace(find_metadata=object))
+    require_free_name(context, "shop.other", wanted)
+    if is_free:
+        require_free_name(context, "Shop.product", wanted)
+    else:
+        with pytest.raises(ConfigurationError, match=rf"points to versions of {taken} already"):
+            require_free_name(context, "Shop.product", wanted)
 
 
 def test_locations_of_registered_tables_are_compared_exactly():

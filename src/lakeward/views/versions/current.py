@@ -39,7 +39,14 @@ from lakeward.views.versions.places import (
     require_free_names,
     withdraw,
 )
-from lakeward.views.versions.register import register, require_lasting, require_name, unregister
+from lakeward.views.versions.register import (
+    Pointing,
+    register,
+    require_free_name,
+    require_lasting,
+    require_name,
+    unregister,
+)
 from lakeward.views.versions.tags import remove_versions
 
 if TYPE_CHECKING:
@@ -136,6 +143,7 @@ def _wanted(context: TableContext, settings: PublishSettings) -> WantedCopy:
         usual = f"default.{context.table.name}_current"
         name = usual if settings.registered is True else settings.registered
         registered = require_name(name, catalog_kind(context.config))
+        require_free_name(context, registered, Pointing.CURRENT)
         require_lasting(context.spark, context.config)
     return WantedCopy(place, shape_of(settings, context.config.timezone), registered)
 

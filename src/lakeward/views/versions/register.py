@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -16,6 +17,7 @@ from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.s3 import s3_errors
 from lakeward.views.versions.folders import find_version
 from lakeward.views.versions.layouts import reader_options
+from lakeward.views.versions.manifest import PublicationKind, list_publications
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -309,6 +311,38 @@ def require_name(name: str, kind: CatalogKind) -> str:
         msg = f"{name!r} cannot name a table of Spark's own catalog; expected letters, digits and _"
         raise ConfigurationError(msg, hint="--register default.product_snapshot")
     return name
+
+
+class Pointing(StrEnum):
+    """The reason for which a registered table points to a version, named as users set it."""
+
+    CURRENT = "publish: register:"
+    SCHEDULE = "snapshots: register:"
+    REQUEST = "snapshot create --register"
+
+
+def require_free_name(context: TableContext, name: str, pointing: Pointing) -> None:
+    """Refuse a registered table that points to versions of the same table for another reason.
+
+    Each would turn it to its own versions in turn. A schedule may take over from versions that were requested.
+    Catalogs do not distinguish case.
+
+    Raises:
+        ConfigurationError: names the other use.
+    """
+    metadata = context.mirror.find_metadata()
+    for publication in list_publications(metadata) if metadata else ():
+        other = _pointing_of(publication)
+        is_taken_over = (other, pointing) == (Pointing.REQUEST, Pointing.SCHEDULE)
+        if publication.registered.lower() == name.lower() and other is not pointing and not is_taken_over:
+            msg = f"{context.table}: {pointing}: the table {name} points to versions of {other} already"
+            raise ConfigurationError(msg, hint="use another name, or drop that: lakeward snapshot list, snapshot drop")
+
+
+def _pointing_of(publication: Publication) -> Pointing:
+    if publication.kind is PublicationKind.CURRENT:
+        return Pointing.CURRENT
+    return Pointing.SCHEDULE if publication.period is not None else Pointing.REQUEST
 
 
 def require_lasting(spark: SparkSession, config: Config) -> None:

@@ -22,7 +22,14 @@ from lakeward.views.versions.create import FilesRequest, publish_as_of, table_uu
 from lakeward.views.versions.folders import VersionPlace, place_of, publishing, require_own, tidy
 from lakeward.views.versions.manage import outdated_since, rebuild_files
 from lakeward.views.versions.manifest import list_publications, record_publication
-from lakeward.views.versions.register import register, renew_registration, require_lasting, require_name
+from lakeward.views.versions.register import (
+    Pointing,
+    register,
+    renew_registration,
+    require_free_name,
+    require_lasting,
+    require_name,
+)
 from lakeward.views.versions.schedule import (
     Schedule,
     checked_op,
@@ -70,6 +77,7 @@ def make_scheduled(
     schedule.shape.require_usable()
     for name in filter(None, (schedule.registered, schedule.register_all)):
         require_name(name, catalog_kind(context.config))
+        require_free_name(context, name, Pointing.SCHEDULE)
         if is_own_session:
             require_lasting(context.spark, context.config)
     return _Work(context, schedule, began).done(since)
