@@ -140,7 +140,7 @@ def test_one_file_at_a_fixed_name(scene: Scene) -> None:
     assert published(scene) == [("", 3), ("uno", 1)]
     publish(scene, single_file="final.jsonl", columns=["name", "dept"])
     assert [json.loads(line) for line in (root / "final.jsonl").read_text().splitlines()] == [
-        {"name": "uno", "dept": "a"}, {"name": "", "dept": ""},
+        {"name": "", "dept": ""}, {"name": "uno", "dept": "a"},
     ]  # fmt: skip
     assert sorted(path.name for path in root.iterdir()) == ["_current.json", "final.jsonl"]
     # The copy does not show keys: what an erasure finds and leaves is known all the same.

@@ -95,10 +95,12 @@ def write_rows(context: TableContext, rows: DataFrame, target: VersionTarget) ->
 def _placed(context: TableContext, rows: DataFrame, target: VersionTarget) -> DataFrame:
     """Return the rows in the partitions that become files."""
     if target.shape.single_file:
-        # One task writes, in the order of the key: equal rows make equal files. A sort spills to disk.
-        keys = [column(name).asc_nulls_first() for name in context.settings.primary_key if name in target.names]
-        whole = rows.coalesce(1)
-        return whole.sortWithinPartitions(*keys) if keys else whole
+        # One task writes, in the order of the key, or of all columns where rows can be equal in what is published of
+        # it: equal rows make equal files. A sort spills to disk.
+        keys = [name for name in context.settings.primary_key if name in target.names]
+        is_unique = bool(keys) and len(keys) == len(context.settings.primary_key)
+        order = keys if is_unique else [*keys, *(name for name in target.names if name not in keys)]
+        return rows.coalesce(1).sortWithinPartitions(*(column(name).asc_nulls_first() for name in order))
     # Bring the rows of a folder together: otherwise each task would write a file for every folder it has.
     return gathered(rows, *columns(target.folder_columns)) if target.folder_columns else rows
 
