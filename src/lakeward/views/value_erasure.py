@@ -60,8 +60,9 @@ def plan_column_policy(context: TableContext) -> Receipt:
 
 def _under_stored_rules(context: TableContext) -> TableContext:
     """Return the context with the rules under which the table's rows were stored, in place of new ones."""
-    rules = dict(_stored(context).rules)
-    return replace(context, settings=context.settings.model_copy(update={"column_policies": rules}))
+    settings = context.settings
+    rules = {settings.renames.get(name, name): rule for name, rule in _stored(context).rules.items()}
+    return replace(context, settings=settings.model_copy(update={"column_policies": rules}))
 
 
 def _stored(context: TableContext) -> StoredPolicy:

@@ -96,6 +96,9 @@ def test_a_key_is_named_and_never_written() -> None:
         ({"tx": "mask"}, {"transaction_column": "tx"}, "places the changes"),
         ({"Op": "drop"}, {}, "places the changes"),
         ({"day": "hash"}, {"publish": {"to": "out", "layout": "dated", "date_column": "day"}}, "date_column"),
+        ({"day": "redact"}, {"snapshots": {"layout": "dated", "date_column": "day"}}, "date_column"),
+        ({"ssn": "drop"}, {"publish": {"to": "out", "columns": ["id", "ssn"]}}, "it is in publish: columns:"),
+        ({"ssn": "drop"}, {"publish": {"to": "out", "partition_by": ["ssn"]}}, "or partition_by"),
         ({"ssn": "hash"}, {"hash_key": None}, "hash_key is not set"),
         ({"id": "hash", "a": "drop"}, {"schema": "a int", "primary_key": []}, "every column is dropped"),
     ],
@@ -227,6 +230,14 @@ def test_other_rules_stop_a_table_with_rows(before: dict[str, str], now: dict[st
 def test_a_rule_for_a_column_that_comes_later_is_no_change() -> None:
     require_same_policy(TABLE, table_settings({"ssn": "hash", "mail": "drop"}), kept_under({"ssn": "hash"}), MIRROR)
     require_same_policy(TABLE, table_settings({}), {}, MIRROR)
+
+
+def test_a_rule_for_a_column_waits_for_its_rename() -> None:
+    settings, before = table_settings({"label": "mask"}, primary_key=["id"], renames={"name": "label"}), StoredPolicy()
+    with pytest.raises(ConfigurationError, match="under its former name until the table is run"):
+        rules_to_apply(TABLE, settings, before, MIRROR)
+    after = (*MIRROR[:2], Column("label", "string"))
+    assert rules_to_apply(TABLE, settings, before, after) == {"label": "mask"}
 
 
 def test_rules_follow_a_renamed_column() -> None:

@@ -52,14 +52,26 @@ def _conflict(name: str, rule: ColumnRule, settings: TableSettings) -> str | Non
     orders = (settings.timestamp_column, settings.sequence_column, settings.transaction_column)
     if name.lower() in {(order or "").lower() for order in (*orders, settings.operation_column)}:
         return "it places the changes in their order, and is stored for that as it is"
-    if settings.publish is not None and name == settings.publish.date_column:
-        return "it is publish: date_column:"
+    if reason := _publishing_conflict(name, rule, settings):
+        return reason
     if rule.kind is RuleKind.HASH:
         return None
     if name in settings.primary_key:
         return "it is part of the key, whose values must stay distinct; hash keeps them so"
     if name in _partition_columns(settings):
         return "it is in partition_by; only hash is possible there"
+    return None
+
+
+def _publishing_conflict(name: str, rule: ColumnRule, settings: TableSettings) -> str | None:
+    """Return why a rule contradicts what is published of the table, None where it does not."""
+    published = settings.publish
+    if published is not None and name == published.date_column:
+        return "it is publish: date_column:"
+    if name == settings.snapshots.date_column:
+        return "it is snapshots: date_column:"
+    if published is not None and rule.kind is RuleKind.DROP and name in (*published.columns, *published.partition_by):
+        return "it is in publish: columns: or partition_by:"
     return None
 
 
@@ -204,14 +216,17 @@ def rules_to_apply(
 def why_not_replaced(changed: ChangedRule, settings: TableSettings, mirror: Sequence[Column]) -> str | None:
     """Return why stored values of a column cannot be replaced as its new rule has it, None where they can."""
     column = next((found for found in mirror if found.name == changed.column), None)
+    if changed.column in settings.renames.values() and column is None:
+        return "the lake has the column under its former name until the table is run under the former rules"
     if changed.now is None or column is None:
         return "the values that the former rule replaced are gone"
     if changed.column in settings.primary_key or changed.column in _partition_columns(settings):
         return "values of a key or of partition_by cannot be replaced in rows that are stored"
-    if changed.column in settings.metadata_columns.listed:
-        return "it is one of metadata_columns"
-    now = parse_rule(changed.now)
-    before = parse_rule(changed.before) if changed.before else None
+    return _value_conflict(changed.before, parse_rule(changed.now), column)
+
+
+def _value_conflict(former: str | None, now: ColumnRule, column: Column) -> str | None:
+    before = parse_rule(former) if former else None
     if now.kind is not RuleKind.DROP and before is not None and not _leads_on(before, now, column):
         return "rows before and after would not agree, as the former rule left too little of the values"
     if now.kind in (RuleKind.MASK, RuleKind.HASH) and column.type != "string":

@@ -120,4 +120,5 @@ def without_stored_values(rows: DataFrame, policy: ColumnPolicy) -> DataFrame:
     rows = rows.withColumns({to: F.when(column(name).rlike(_HASH), column(name)) for name, to in kept.items()})
     rows = rows.withColumns({name: F.when(column(to).isNull(), column(name)) for name, to in kept.items()})
     done = protected_rows(rows, ColumnPolicy(rules, policy.key), {}, is_text=False)
-    return done.withColumns({name: F.coalesce(name, to) for name, to in kept.items()}).drop(*kept.values())
+    whole = {name: F.coalesce(column(name), column(to)) for name, to in kept.items()}
+    return done.withColumns(whole).drop(*kept.values())
