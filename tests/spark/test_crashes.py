@@ -145,8 +145,9 @@ def test_reload_replaces_the_mirror_and_keeps_the_changes_after_it(scene: Scene,
     check_books(scene)
 
 
-def late_parts(source: Source, inputs: int) -> frozenset[str]:
-    return frozenset(f"{source.folder}/LOAD0000000{number + 1}.csv" for number in range(1, inputs + 1))
+def keep_part(source: Source, part: str) -> None:
+    """Say that a part which has landed late belongs to the load: they share rows, and only the user can confirm it."""
+    source.scene.choices = {"keep_parts": frozenset({f"{source.folder}/{part}"})}
 
 
 @pytest.mark.slow
@@ -156,12 +157,11 @@ def test_late_load_part_joins_without_undoing_changes(scene: Scene, writing_cras
     changed = [f"U,{key},changed,y,2.00" for key in (1, 31, 32, 33)] + [f"D,{key},,,0" for key in (2, 41, 42, 43)]
     source.change("20240115-000000000.csv", *changed)
     scene.run()
-    # The parts share a key with the load, which only the user can confirm.
-    scene.choices = {"keep_parts": late_parts(source, writing_crashes.inputs)}
     for number in range(1, writing_crashes.inputs + 1):
-        before = source.rows()
+        before, part = source.rows(), f"LOAD0000000{number + 1}.csv"
         keys = (5, 20 + number, 30 + number, 40 + number)
-        source.load(f"LOAD0000000{number + 1}.csv", *(f"{key},part {number},z,3.00" for key in keys))
+        source.load(part, *(f"{key},part {number},z,3.00" for key in keys))
+        keep_part(source, part)
         writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
     require_all(writing_crashes, "late part")
@@ -174,10 +174,10 @@ def test_late_load_part_of_a_table_without_key(scene: Scene, writing_crashes: Cr
     source.load("LOAD00000001.csv", *ROWS)
     source.change("20240115-000000000.csv", "I,1,row 1,x,1.00")
     scene.run()
-    scene.choices = {"keep_parts": late_parts(source, writing_crashes.inputs)}
     for number in range(1, writing_crashes.inputs + 1):
-        before = source.rows()
-        source.load(f"LOAD0000000{number + 1}.csv", "1,row 1,x,1.00", f"2,part {number},z,3.00")
+        before, part = source.rows(), f"LOAD0000000{number + 1}.csv"
+        source.load(part, "1,row 1,x,1.00", f"2,part {number},z,3.00")
+        keep_part(source, part)
         writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
     require_all(writing_crashes, "keyless late part")
@@ -188,7 +188,8 @@ def test_truncate_by_a_vanished_folder(scene: Scene, writing_crashes: Crashes) -
     scene.table(on_missing_folder="truncate", rewrite_share=10)
     source = Source(scene)
     for number in range(writing_crashes.inputs):
-        source.load("LOAD00000001.csv", *ROWS)
+        # Each load comes before the changes of its day.
+        source.load("LOAD00000001.csv", *ROWS, mtime=FEBRUARY - (23 - number) * DAY)
         source.change(f"2024011{number}-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0")
         scene.run()
         before = source.rows()
@@ -279,13 +280,13 @@ def test_written_late_part_whose_file_changes_is_taken_back(scene: Scene, writin
     source.load("LOAD00000001.csv", *ROWS)
     source.change("20240115-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0")
     scene.run()
-    scene.choices = {"keep_parts": late_parts(source, writing_crashes.inputs)}
     # The load that follows the void is crashed at as a late part, in a test of its own.
     writing_crashes.passed_over = (*writing_crashes.passed_over, *LOAD, Step.LOAD_DELETE, *DELETE)
     for number in range(1, writing_crashes.inputs + 1):
         part = f"LOAD0000000{number + 1}.csv"
         before = source.rows()
         source.load(part, "2,never seen,x,1.00", "3,never seen,x,1.00", f"{number + 50},never seen,x,1.00")
+        keep_part(source, part)
         crash_at(scene, "load.publish")
         source.load(part, "2,taken,x,1.00", "4,taken,x,1.00")
         writing_crashes.through([before, source.rows()])
