@@ -305,24 +305,13 @@ def test_the_mirror_is_the_ruled_truth_of_later_rules(
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("later", [False, True])
 @settings(
-    deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), max_examples=40,
+    deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), max_examples=35,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(options=small_options(tables=1, stages=2))
 def test_soak_the_mirror_is_the_ruled_truth(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions, *, later: bool
 ) -> None:
-    follow(tmp_path_factory.mktemp("policy"), spark, options)
-
-
-@pytest.mark.soak
-@settings(
-    deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), max_examples=30,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
-@given(options=small_options(tables=1, stages=2))
-def test_soak_the_mirror_is_the_ruled_truth_of_later_rules(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions
-) -> None:
-    follow(tmp_path_factory.mktemp("later"), spark, options, later=True)
+    follow(tmp_path_factory.mktemp("policy"), spark, options, later=later)
