@@ -183,7 +183,8 @@ def policy_for(simulation: Simulation, seed: int) -> dict[str, dict[str, str]]:
     draw, found = random.Random(seed), {}
     for table in simulation.tables:
         found[str(table.id)] = rules = {}
-        for column in table.all_columns:
+        # A rule for a column that nothing has yet would be taken for misspelt.
+        for column in table.columns:
             texts = ["truncate(1)", "truncate(3)"] if column.type == "string" else []
             choices = ["hash", ""] if column.name in table.key else ["mask", "hash", "drop", "redact", "", *texts]
             if rule := draw.choice(choices):
@@ -265,7 +266,7 @@ def later_policy_for(simulation: Simulation, seed: int) -> dict[str, dict[str, s
     draw, found = random.Random(seed), {}
     for table in simulation.tables:
         found[str(table.id)] = rules = {}
-        for column in (column for column in table.all_columns if column.name not in table.key):
+        for column in (column for column in table.columns if column.name not in table.key):
             texts = ["mask", "hash", "truncate(1)", "truncate(3)"] if column.type == "string" else []
             if rule := draw.choice(["drop", "redact", "", *texts]):
                 rules[column.name] = rule
