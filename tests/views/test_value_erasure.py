@@ -196,6 +196,98 @@ def test_values_that_cannot_follow_a_rule_stay_as_they_are(
     assert (scene.run().ops, scene.rows()) == ((), rows)
 
 
+def test_values_under_a_former_name_are_found(scene: Scene) -> None:
+    # Only the files of one folder hold values, so that their manifests have entries of others as well.
+    scene.configure(settings(partition_by=["size"]))
+    scene.land("LOAD00000001.csv", line(1, 1), "2024-01-01 00:00:00,2,,,NULL,NULL,NULL,2", mtime=JANUARY)
+    scene.run()
+    to = str(scene.folder / "published")
+    scene.lakeward.snapshots.create([TABLE], as_of="2024-01-01", to=to)
+    scene.lakeward.history.keep_scd2(TABLE, track=["name", "mail"])
+    renamed = SCHEMA.replace("note", "remark").replace("mail", "address")
+    own = {"schema": renamed, "partition_by": ["size"], "renames": {"note": "remark", "mail": "address"}}
+    scene.configure(settings(**own, columns={"remark": "mask"}))
+    with pytest.raises(ConfigurationError, match="under its former name until the table is run"):
+        apply(scene)
+    scene.configure(settings(**own))
+    scene.land("20240103-000000000.csv", f"I,{line(7, 3)}")
+    scene.run()
+    rules = {"name": "mask", "remark": "mask", "ssn": "redact", "address": "drop", "pay": "redact"}
+    scene.configure(settings(**own, columns=rules))
+    receipt = apply(scene)
+    assert {place.place for place in receipt.places if place.rows} >= {
+        "history",
+        f"publication {to}/{TABLE}/version=2024-01-01",
+    }
+    check_ruled(
+        scene, [(1, "***", "***", None, None, 1), (2, "***", "***", None, None, 2), (7, "***", "***", None, None, 1)]
+    )
+    scene.configure(settings(**own, columns=rules))
+    built = scene.lakeward.history.keep_scd2(TABLE)
+    assert (built.action, built.track) == ("built", ("name",))
+    assert holding(scene) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "why"),
+    [
+        ({}, {"columns": {"size": "truncate(2)"}}, "only text has characters"),
+        ({}, {"primary_key": "name", "columns": {"id": "redact"}}, "primary_key was"),
+        ({"partition_by": ["mail"]}, {"columns": {"mail": "drop"}}, "partition_by was"),
+        ({"metadata_columns": {"file": "src"}}, {"columns": {"src": "drop"}}, "metadata_columns was"),
+        ({}, {"null_means_unchanged": ["note"], "columns": {"note": "drop"}}, "null_means_unchanged names 'note'"),
+        ({}, {"columns": {"Note": "mask"}}, "has a rule for 'Note'"),
+        ({}, {"columns": {"notee": "mask"}}, "has a rule for 'notee', which is not a column"),
+        (
+            {},
+            {"publish": {"to": "out", "columns": ["id", "mail"]}, "columns": {"mail": "drop"}},
+            "in publish: columns:",
+        ),
+    ],
+)
+def test_settings_that_would_not_fit_are_refused_before_anything_is_changed(
+    scene: Scene, before: dict[str, Any], now: dict[str, Any], why: str
+) -> None:
+    scene.configure(settings(**before))
+    scene.land("LOAD00000001.csv", line(1, 1), mtime=JANUARY)
+    scene.run()
+    rows = scene.rows()
+    scene.configure(settings(**{**before, "partition_by": [], "metadata_columns": {}, **now}))
+    for attempt in (apply, lambda scene: scene.lakeward.plan_column_policy(TABLE)):
+        with pytest.raises(ConfigurationError, match=why):
+            attempt(scene)
+    scene.configure(settings(**before))
+    assert (scene.run().ops, scene.rows()) == ((), rows)
+
+
+def test_another_key_counts_once_no_hash_is_stored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_KEY", "o" * 32)
+    scene.configure(settings(columns={"ssn": "hash"}))
+    scene.land("LOAD00000001.csv", line(1, 1), mtime=JANUARY)
+    scene.run()
+    scene.configure(settings(columns={"ssn": "hash", "mail": "hash"}, hash_key="env:OTHER_KEY"))
+    with pytest.raises(ConfigurationError, match="hash_key is not the key"):
+        apply(scene)
+    scene.configure(settings(columns={"ssn": "mask"}))
+    apply(scene)
+    scene.configure(settings(columns={"ssn": "mask", "mail": "hash"}, hash_key="env:OTHER_KEY"))
+    apply(scene)
+    assert scene.by_key()[1]["mail"] == hmac.new(b"o" * 32, f"{TEXT}@1".encode(), hashlib.sha256).hexdigest()
+    assert scene.run().ops == ()
+
+
+def test_a_version_by_dates_of_the_column_comes_first(scene: Scene) -> None:
+    scene.configure(settings(schema=f"{SCHEMA}, day date"))
+    scene.land("LOAD00000001.csv", f"{line(1, 1)},2024-01-01", mtime=JANUARY)
+    scene.run()
+    shape = {"layout": "dated", "date_column": "day"}
+    scene.lakeward.snapshots.create([TABLE], as_of="2024-01-01", to=str(scene.folder / "published"), **shape)
+    scene.configure(settings(schema=f"{SCHEMA}, day date", columns={"day": "drop"}))
+    with pytest.raises(ConfigurationError, match="its dates are the folders of") as refusal:
+        apply(scene)
+    assert f"lakeward snapshot drop {TABLE} --version 2024-01-01" in str(refusal.value.hint)
+
+
 def test_values_that_look_like_hashes_are_not_hashed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.configure(settings())
     scene.land("LOAD00000001.csv", line(1, 1).replace(f"{TEXT}-1", "ab" * 32), mtime=JANUARY)

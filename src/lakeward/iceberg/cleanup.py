@@ -309,6 +309,8 @@ def purge(
         hidden = _hidden_elsewhere(table, attempt.base, found.files)
         attempt.commit(_without_delete_files(table, hiding))
     attempt.commit(_without_data_files(table, found.files))
+    # Beside those of other files, the entries of removed ones would stay, with the bounds of their values.
+    _forget_entries(attempt)
     if hiding and hidden.take(1):
         attempt.delete_keys(hidden, _PLACE, without_nulls=_PLACE)
 
@@ -380,6 +382,25 @@ def _without_delete_files(table: IcebergTable, files: Sequence[Any]) -> Any:
     for file in files:
         update.deleteFile(file)
     return update
+
+
+# Makes a commit merge all manifests that fit into one; usually a hundred small ones have to come together.
+_MERGING = {"commit.manifest.min-count-to-merge": "1", "commit.manifest.target-size-bytes": str(64 << 20)}
+
+
+def _forget_entries(attempt: Attempt) -> None:
+    """Drop the entries of removed files from manifests: merging takes over those of present files alone."""
+    attempt.table.set_properties(_MERGING)
+    try:
+        attempt.commit(attempt.table.load().newAppend())
+    finally:
+        stop_merging(attempt.table)
+
+
+def stop_merging(table: IcebergTable) -> None:
+    """Let commits write manifests as usual, also where a crash prevented that."""
+    if any(table.property(name) is not None for name in _MERGING):
+        table.set_properties(dict.fromkeys(_MERGING))
 
 
 def _without_data_files(table: IcebergTable, paths: Sequence[str]) -> Any:

@@ -20,7 +20,15 @@ from lakeward.documents import Document
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.formats.dms.quarantined import HAS_KEY
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
-from lakeward.iceberg.cleanup import Stored, count_stored, expire_unreferenced, places, purge, stored_rows
+from lakeward.iceberg.cleanup import (
+    Stored,
+    count_stored,
+    expire_unreferenced,
+    places,
+    purge,
+    stop_merging,
+    stored_rows,
+)
 from lakeward.iceberg.define import APPLIED_STAMP, history_of, rename_everywhere
 from lakeward.iceberg.metadata import MAIN
 from lakeward.mirror.erase import (
@@ -41,6 +49,7 @@ from lakeward.mirror.kinds.erase import (
     MIRROR,
     changelog_rows_to_erase,
     erasure_of,
+    former_names,
     mirror_rows_to_erase,
     references_by_snapshot,
     rewriting,
@@ -120,7 +129,8 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
                 attempt.stamp(same_stamps(metadata, head))
                 attempt.publish(before=context.permission.require)
     if gone := dropped(erasure_of(record).rules):
-        rename_everywhere(history, {}, gone)
+        former = former_names(context)
+        rename_everywhere(history, {}, [known for name in gone for known in (name, *former.get(name, ()))])
 
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
@@ -432,6 +442,8 @@ def finish_erasure(context: TableContext, record: OpRecord) -> Receipt:
     context.reached(Step.ERASE_HISTORY)
     clean_publications(context, record)
     context.reached(Step.ERASE_PUBLICATIONS)
+    for table in _tables(context):
+        stop_merging(table)
     expired = sum(expire_unreferenced(table) for table in _tables(context))
     context.reached(Step.ERASE_TIDIED)
     erasure = erasure_of(record)

@@ -7,24 +7,39 @@ announced in the changelog before the new rules are in force, so that a crash be
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from lakeward.column_policy import POLICY_PROPERTY, hashed_names, stored_policy
-from lakeward.config.policy import policy_of
+from lakeward import schemas as S
+from lakeward.column_policy import POLICY_PROPERTY, RuleKind, dropped, hashed_names, stored_policy
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.cleanup import stored_rows
+from lakeward.iceberg.define import LAYOUT_PROPERTY
 from lakeward.iceberg.metadata import EMPTY_TAG
 from lakeward.mirror.erase import erase_keys, next_record
-from lakeward.mirror.kinds.erase import references_by_snapshot
+from lakeward.mirror.kinds.erase import former_names, references_by_snapshot
 from lakeward.mirror.op.effect import capture
-from lakeward.mirror.op.erased import UNFINISHED_PROPERTY, Erasure, UnfinishedErasure
-from lakeward.mirror.op.policy import anew_hint, changed_rules, policy_property, rule_conflicts, rules_to_apply
+from lakeward.mirror.op.erased import UNFINISHED_PROPERTY, Erasure, UnfinishedErasure, unlogged_erasure
+from lakeward.mirror.op.metadata_columns import source_columns
+from lakeward.mirror.op.policy import (
+    anew_hint,
+    changed_rules,
+    policy_property,
+    require_same_policy,
+    rules_to_apply,
+)
 from lakeward.mirror.op.protected import looks_hashed
+from lakeward.mirror.op.settings import require_same_layout, settings_problems
 from lakeward.mirror.op.steps import Step
+from lakeward.transforms.columns import column
 from lakeward.views.erasure import finish_erasure, foreign_traces, found_places, receipt_of, resume
+from lakeward.views.versions.manifest import list_publications
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward.column_policy import StoredPolicy
+    from lakeward.columns import Column
     from lakeward.mirror.op.context import TableContext
     from lakeward.views.erasure import Receipt
 
@@ -70,19 +85,81 @@ def _stored(context: TableContext) -> StoredPolicy:
 
 
 def _erasure_of_values(context: TableContext, reason: str) -> Erasure:
-    """Return the erasure of values whose column's rule is new."""
+    """Return the erasure of values whose column's rule is new, checked before anything is changed.
+
+    Raises:
+        ConfigurationError: the settings do not fit the table as it would become.
+    """
     mirror = context.mirror.find_metadata()
     if mirror is None or mirror.head(EMPTY_TAG) is None:
         msg = f"{context.table} has no rows yet: nothing was run, so there is nothing to replace"
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
-    if conflict := next(rule_conflicts(context.settings), None):
-        msg = f"{context.table}: {conflict}"
-        raise ConfigurationError(msg, hint=f"lakeward tables show {context.table}")
-    policy_of(context.settings)  # refuses a missing key before anything is changed
+    _require_logged(context)
+    require_same_layout(context, {LAYOUT_PROPERTY: mirror.property(LAYOUT_PROPERTY)})
     rules = rules_to_apply(context.table, context.settings, _stored(context), mirror.columns())
     erasure = Erasure("", (), reason, 0, columns=rules)
+    left = [found for found in mirror.columns() if found.name not in dropped(erasure.rules)]
+    for problem in settings_problems(source_columns(left, context.settings), context.settings):
+        msg = f"{context.table}: {problem.message}"
+        raise ConfigurationError(msg, hint=f"correct {problem.setting} of {context.table} first")
+    # The key in use must be the one that the stored hashes were made with.
+    in_force = {POLICY_PROPERTY: _policy_in_force(context, erasure)}
+    require_same_policy(context.table, context.settings, in_force, left)
+    _require_columns_left(context, erasure, left)
+    _require_no_paths(context, erasure)
     _require_no_hashes(context, erasure)
     return erasure
+
+
+def _require_logged(context: TableContext) -> None:
+    """Refuse to plan anew what a crash left announced.
+
+    Raises:
+        ConfigurationError: names the command that carries it out.
+    """
+    if unlogged_erasure(context.changelog.find_metadata()) is not None:
+        msg = f"{context.table}: stored values were to be replaced, and a crash left that undone"
+        raise ConfigurationError(msg, hint=f"lakeward erase {context.table} --resume")
+
+
+def _require_columns_left(context: TableContext, erasure: Erasure, left: Sequence[Column]) -> None:
+    """Refuse to drop columns without which the table, or a version of it, cannot be.
+
+    Raises:
+        ConfigurationError: names what to do first.
+    """
+    if not source_columns(left, context.settings):
+        msg = f"{context.table}: columns: every column of the table would be dropped"
+        raise ConfigurationError(msg, hint=f"lakeward tables remove {context.table} --drop-data")
+    former = former_names(context)
+    concerned = {known for name in erasure.rules for known in (name, *former.get(name, ()))}
+    for publication in list_publications(context.mirror.metadata()):
+        if publication.date_column in concerned:
+            msg = (
+                f"{context.table}: columns: {publication.date_column} gets a rule, and its dates are the folders of "
+                f"{publication.location}"
+            )
+            hint = f"drop that first: lakeward snapshot drop {context.table} --version {publication.version}"
+            raise ConfigurationError(msg, hint=hint)
+
+
+def _require_no_paths(context: TableContext, erasure: Erasure) -> None:
+    """Refuse a rule for values in the names of folders that files were read from: the changelog keeps their paths.
+
+    Raises:
+        ConfigurationError: there are such folders, of a lake that the table has adopted.
+    """
+    files = context.changelog.read(context.changelog.require_head().id).filter(column(S.KIND) == S.KIND_FILE)
+    former = former_names(context)
+    for name in erasure.rules:
+        folders = [f"{known}=" for known in (name, *former.get(name, ()))]
+        held = [column(S.FILE).startswith(folder) | column(S.FILE).contains(f"/{folder}") for folder in folders]
+        if files.filter(reduce(lambda left, right: left | right, held)).take(1):
+            msg = (
+                f"{context.table}: columns: {name} cannot have a rule: its values are in the names of folders from "
+                "which files were read, and the changelog keeps the paths of files"
+            )
+            raise ConfigurationError(msg, hint=f"unset it; or {anew_hint(context.table)}")
 
 
 def _require_no_hashes(context: TableContext, erasure: Erasure) -> None:
@@ -106,14 +183,19 @@ def _require_no_hashes(context: TableContext, erasure: Erasure) -> None:
                 raise ConfigurationError(msg, hint=f"use mask, redact or drop; or {anew_hint(context.table)}")
 
 
-def _put_policy_in_force(context: TableContext, erasure: Erasure) -> None:
-    """Store the new rules with the mirror: from now on, files are read under them."""
-    hashed = hashed_names(erasure.rules)
-    known = context.mirror.property(POLICY_PROPERTY)
+def _policy_in_force(context: TableContext, erasure: Erasure) -> str:
+    """Return the property of the mirror that holds the rules, as it is once they are in force."""
+    hashed = [name for name, rule in erasure.rules.items() if rule.kind is RuleKind.HASH]
     fields = [
         replace(found, source=found.type) if found.name in hashed else found for found in context.mirror.columns()
     ]
-    text = policy_property(context.settings, fields, known)
+    text = policy_property(context.settings, fields, context.mirror.property(POLICY_PROPERTY))
     assert text is not None  # there are rules
+    return text
+
+
+def _put_policy_in_force(context: TableContext, erasure: Erasure) -> None:
+    """Store the new rules with the mirror: from now on, files are read under them."""
+    text = _policy_in_force(context, erasure)
     context.permission.require()
     context.mirror.set_properties({POLICY_PROPERTY: text})

@@ -44,10 +44,11 @@ from lakeward.spark.workspace import Workspace
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from lakeward.column_policy import ColumnRule
     from lakeward.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import OpInput
@@ -144,8 +145,30 @@ def rewriting(context: TableContext, record: OpRecord) -> Callable[[DataFrame], 
     """Return what becomes of the rows of files that an erasure of values rewrites; None where rows are removed."""
     if not (rules := erasure_of(record).rules):
         return None
-    policy = ColumnPolicy(rules, policy_of(context.settings).key if hashed_names(rules) else None)
-    return lambda rows: without_stored_values(rows, policy)
+    key = policy_of(context.settings).key if hashed_names(rules) else None
+    return lambda rows: without_stored_values(rows, ColumnPolicy(_rules_for(context, record, rows.columns), key))
+
+
+def former_names(context: TableContext) -> dict[str, set[str]]:
+    """Return the names that each column has had: history and published versions may still have it under one of them."""
+    schemas = context.mirror.metadata().schemas()
+    now = {field["id"]: field["name"] for field in schemas[max(schemas)]["fields"]}
+    found: dict[str, set[str]] = {}
+    for field in (field for schema in schemas.values() for field in schema["fields"] if field["id"] in now):
+        found.setdefault(now[field["id"]], set()).add(field["name"])
+    for before, after in context.settings.renames.items():
+        found.setdefault(after, set()).update({before, *found.get(before, ())})
+    return {name: names - {name} for name, names in found.items()}
+
+
+def _rules_for(context: TableContext, record: OpRecord, names: Collection[str]) -> dict[str, ColumnRule]:
+    """Return the rules of an erasure by the names that the columns have in some rows."""
+    rules, former = erasure_of(record).rules, former_names(context)
+    found: dict[str, ColumnRule] = {}
+    for name, rule in rules.items():
+        present = [name] if name in names else [before for before in former.get(name, ()) if before in names]
+        found |= dict.fromkeys(present, rule)
+    return found
 
 
 def rows_to_erase(context: TableContext, record: OpRecord, rows: DataFrame) -> Column:
@@ -155,7 +178,7 @@ def rows_to_erase(context: TableContext, record: OpRecord, rows: DataFrame) -> C
     """
     erasure = erasure_of(record)
     if erasure.columns:
-        return has_stored_value(rows.columns, erasure.rules)
+        return has_stored_value(_rules_for(context, record, rows.columns))
     return is_erased_key(rows, context.settings.primary_key, erasure.salt, erasure.hashes)
 
 

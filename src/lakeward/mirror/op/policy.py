@@ -203,6 +203,9 @@ def rules_to_apply(
         ConfigurationError: there are none, or one of them cannot be applied to what is stored.
     """
     changed = changed_rules(settings, stored, mirror)
+    if not changed and (unknown := set(unknown_rules([column.name for column in mirror], settings)) - {*stored.rules}):
+        msg = f"{table}: columns: has a rule for {min(unknown)!r}, which is not a column of the table"
+        raise ConfigurationError(msg, hint=f"columns are {', '.join(sorted(column.name for column in mirror))}")
     if not changed:
         msg = f"{table}: every stored value was stored under the table's rules (columns:): there is nothing to replace"
         raise ConfigurationError(msg, hint=f"lakeward tables show {table}")
@@ -231,6 +234,8 @@ def _value_conflict(former: str | None, now: ColumnRule, column: Column) -> str 
         return "rows before and after would not agree, as the former rule left too little of the values"
     if now.kind in (RuleKind.MASK, RuleKind.HASH) and column.type != "string":
         return f"it would become text, and the column is stored as {column.type}"
+    if now.kind is RuleKind.TRUNCATE and column.type != "string":
+        return f"it is {column.type}, and only text has characters"
     return None
 
 
@@ -272,9 +277,10 @@ def policy_property(settings: TableSettings, columns: Sequence[Column], present:
     rules = rules_of(settings)
     if not rules:
         return None
-    types = {column.name: column.source for column in columns if column.source is not None}
-    known = stored_policy(present).key
-    if known is None and hashed_names(rules):
+    hashed = hashed_names(rules)
+    types = {column.name: column.source for column in columns if column.source is not None and column.name in hashed}
+    known = stored_policy(present).key if hashed else None
+    if known is None and hashed:
         key = policy_of(settings).key
         known = fingerprint(key) if key is not None else None
     return StoredPolicy(dict(settings.column_policies), types, known).to_json()

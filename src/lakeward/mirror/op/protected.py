@@ -85,9 +85,9 @@ def _hashes(values: pa.Array, source: str | None, key: bytes, *, is_text: bool) 
 _HASH = "^[0-9a-f]{64}$"
 
 
-def has_stored_value(names: Collection[str], rules: Rules) -> SparkColumn:
-    """Return the condition for rows with a value, among the named columns, that its rule has not replaced yet."""
-    found = [_is_stored_value(column(name), rule) for name, rule in rules.items() if name in names]
+def has_stored_value(rules: Rules) -> SparkColumn:
+    """Return the condition for rows with a value that its column's rule has not replaced yet."""
+    found = [_is_stored_value(column(name), rule) for name, rule in rules.items()]
     return reduce(lambda left, right: left | right, found, F.lit(False))
 
 

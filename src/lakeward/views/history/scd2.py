@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.column_policy import dropped
 from lakeward.columns import Column
+from lakeward.config.policy import rules_of
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+    from lakeward.config import TableSettings
     from lakeward.errors import LakewardError
     from lakeward.iceberg.metadata import TableMetadata
     from lakeward.iceberg.table import IcebergTable
@@ -187,7 +190,7 @@ def refresh_history(context: TableContext, track: Sequence[str] | None = None) -
     finish_interrupted(context)
     timeline, history = read_timeline(context), history_of(context.spark, context.table)
     before = _kept(drop_abandoned(history))
-    wanted = _wanted_track(track, before)
+    wanted = _wanted_track(context.settings, track, before)
     require_versions(timeline, wanted)
     context.adapt_plans(wanted=True)
     why = _why_whole(timeline, before, wanted)
@@ -217,9 +220,14 @@ def _kept(metadata: TableMetadata | None) -> _Kept | None:
     )
 
 
-def _wanted_track(track: Sequence[str] | None, before: _Kept | None) -> tuple[str, ...] | None:
+def _wanted_track(settings: TableSettings, track: Sequence[str] | None, before: _Kept | None) -> tuple[str, ...] | None:
     if track is None:
-        return before.track if before else None
+        kept = before.track if before and before.track else None
+        if kept is None:
+            return None
+        # Columns may have been renamed since, or dropped by a rule.
+        gone, named = dropped(rules_of(settings)), [settings.renames.get(name, name) for name in kept]
+        return tuple(name for name in named if name not in gone) or None
     return None if tuple(track) == ("*",) else tuple(track)
 
 

@@ -106,12 +106,20 @@ def rebuild_current(context: TableContext, publication: Publication) -> Publicat
     if not complete:
         msg = f"{context.table}: no copy of the current state below {place.root} is complete"
         raise DataError(msg, hint=f"lakeward run {context.table}")
-    wanted = WantedCopy(place, *complete[-1])
+    wanted = _configured(context, place) or WantedCopy(place, *complete[-1])
     with publishing(context) as lease:
         made = _publish(context, wanted, lease.require, from_scratch=True)
         own = _known(context, place)
         remove_versions(context, [publication for publication in own if publication.id != made.id])
     return made
+
+
+def _configured(context: TableContext, place: CopyPlace) -> WantedCopy | None:
+    """Return the copy that the settings ask for, if it is in this place; a column of the present one may be gone."""
+    if context.settings.publish is None:
+        return None
+    wanted = _wanted(context, context.settings.publish)
+    return wanted if (wanted.place.root, wanted.place.table) == (place.root, place.table) else None
 
 
 def missing_from_its_place(context: TableContext, publication: Publication, manifest: Manifest) -> str | None:
