@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,6 +125,38 @@ def test_everything_follows_the_new_name_whatever_interrupts_it(scene: Scene, tm
     scene.run(TABLE)
     assert [row[1] for row in scene.rows()] == ["other"]
     assert scene.rows(ITEM) == source.rows()
+
+
+def with_two_tables_in_a_folder(scene: Scene) -> None:
+    """Rename a table and set up another one under its former name, whose files Iceberg puts into the same folders."""
+    scene.configure({})
+    settings = {"schema": SCHEMA, "primary_key": ["id"]}
+    scene.land("LOAD00000001.csv", *ROWS)
+    scene.lakeward.set_table(TABLE, settings=settings, active=True)
+    scene.run(TABLE)
+    scene.lakeward.rename_table(TABLE, ITEM)
+    scene.land("LOAD00000001.csv", "1,other,x,1.00", folder="other/product")
+    scene.lakeward.set_table(TABLE, settings={**settings, "path": "other/product"}, active=True)
+    scene.run(TABLE)
+
+
+def test_orphans_are_not_looked_for_in_a_folder_that_a_renamed_table_has_too(scene: Scene) -> None:
+    with_two_tables_in_a_folder(scene)
+    lake, item = scene.lakeward, TableId.parse(ITEM)
+    before = scene.rows(ITEM)
+    for found in (mirror_of(lake.spark, item), changelog_of(lake.spark, item)):
+        for number in range(21):  # all metadata files of the time before the renaming are gone, and so is their age
+            found.set_properties({"number": str(number)})
+    for file in (scene.folder / "lake/data").rglob("*"):
+        if file.is_file() and not file.name.endswith(".metadata.json"):
+            os.utime(file, (time.time() - 10 * 86_400,) * 2)
+    [kept] = lake.maintain([TABLE], only="orphans").tables
+    assert "of another table is in it" in str(kept.message) and kept.work == ()
+    lake.remove_table(ITEM)
+    [kept] = lake.maintain([TABLE], only="orphans").tables
+    assert "is the metadata of another table" in str(kept.message) and kept.work == ()
+    lake.set_table(ITEM, active=True)
+    assert scene.rows(ITEM) == before
 
 
 def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSession) -> None:

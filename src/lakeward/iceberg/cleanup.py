@@ -124,6 +124,8 @@ def remove_orphans(
     reason = why_not_own(location, table.name, others)
     if reason is None and not _is_a(table, java.io(), _LISTING):
         reason = f"{java.io().getClass().getSimpleName()} cannot list files"
+    if reason is None and (other := _other_table(java, table)):
+        reason = f"{other} is the metadata of another table, whose files may be there too"
     if reason is not None:
         return _skipped(table, reason)
     moment = datetime.fromtimestamp(older_than_ms / 1000, UTC)
@@ -134,8 +136,6 @@ def remove_orphans(
     with commit_errors(table.identifier):
         # Iceberg only lists the files: it would remove foreign ones, too.
         found = table.spark.sql(call)
-        if other := _other_table(table, java, (row[0] for row in found.toLocalIterator())):
-            return _skipped(table, f"{other} is the metadata of another table, whose files may be there too")
         own = (row[0] for row in found.toLocalIterator() if is_iceberg_file(row[0], location))
         count, paths = _counted(own) if dry_run else _removed(table, java.io(), own)
         foreign = _counted(row[0] for row in found.toLocalIterator() if not is_iceberg_file(row[0], location))
@@ -165,21 +165,32 @@ def is_table_metadata(path: str, location: str) -> bool:
     return _TABLE_METADATA.fullmatch(_plain(path).removeprefix(_plain(location) + "/")) is not None
 
 
-def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | None:
-    """Return a metadata file of another table among unreferenced files, None where all are of this table."""
+def _other_table(java: Any, table: IcebergTable) -> str | None:
+    """Return a metadata file of another table in the table's folder, whatever its age; None where there is none."""
     jvm: Any = table.spark._jvm
-    location, own = str(java.location()), str(java.uuid())
-    for path in paths:
-        if not is_table_metadata(path, location):
+    location, own_id = str(java.location()), str(java.uuid())
+    current = java.operations().current()
+    known = (current.metadataFileLocation(), *(entry.file() for entry in current.previousFiles()))
+    own = {_plain(str(path)) for path in known}
+    with commit_errors(table.identifier):
+        listed = [*_listed(java.io(), f"{_folder(location)}/metadata/")]
+    for path in listed:
+        if not is_table_metadata(path, location) or _plain(path) in own:
             continue
         try:
             found = str(jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
         except Py4JJavaError:
             # It cannot be determined whose it is.
             return path
-        if found != own:
+        if found != own_id:
             return path
     return None
+
+
+def _listed(io: Any, prefix: str) -> Iterator[str]:
+    files = io.listPrefix(prefix).iterator()
+    while files.hasNext():
+        yield str(files.next().location())
 
 
 def _counted(paths: Iterable[str]) -> tuple[int, tuple[str, ...]]:

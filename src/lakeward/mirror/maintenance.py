@@ -324,8 +324,8 @@ def clear_orphans(
         metadata = table.find_metadata()
         if metadata is None:
             continue
-        here = str(metadata.java.location())
-        apart = {*others, *own} - {here}
+        # Another table may have the same folder: one that was renamed leaves its files where they were.
+        apart = {*others, *({*own} - {str(metadata.java.location())})}
         found = remove_orphans(table, older_than_ms=older_than, others=apart, dry_run=dry_run)
         context.reached(Step.MAINTAIN_ORPHANS)
         report = WorkReport(WorkKind.ORPHANS, name, removed_files=found.count, paths=found.paths)

@@ -199,7 +199,8 @@ class TableMaintainer:
         if not self._may_go_on():
             return
         started, self._is_cleared = time.monotonic(), True
-        contexts = (self._bench.context(other, spark=self._spark) for other in self._others if other != self._known)
+        others = (other for other in self._others if other.table != self._known.table)
+        contexts = (self._bench.context(other, spark=self._spark) for other in others)
         folders = {folder for context in contexts for folder in locations(context)}
         for report, skipped in clear_orphans(self._context(), folders, dry_run=self._request.dry_run):
             if report is not None:
