@@ -159,6 +159,54 @@ def test_orphans_are_not_looked_for_in_a_folder_that_a_renamed_table_has_too(sce
     assert scene.rows(ITEM) == before
 
 
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_a_run_that_reaches_a_table_after_its_rename_or_removal_does_nothing_on_it(
+    scene: Scene, *, is_renamed: bool
+) -> None:
+    scene.configure({}, parallel=1)
+    for name in ("sales.first", TABLE):
+        scene.land("LOAD00000001.csv", *ROWS, folder=name.replace(".", "/"))
+        scene.lakeward.set_table(name, settings={"schema": SCHEMA, "primary_key": ["id"]}, active=True)
+    taken: list[str] = []
+
+    def take_the_other(table: str, _step: str) -> None:
+        if not taken:
+            taken.append(TABLE if table == "sales.first" else "sales.first")
+            if is_renamed:
+                scene.lakeward.rename_table(taken[0], ITEM)
+            else:
+                scene.lakeward.remove_table(taken[0], drop_data=True)
+
+    scene.on_step = take_the_other
+    reports = {report.table: report for report in scene.try_run().tables}
+    scene.on_step = None
+    stopped = reports.pop(taken[0])
+    assert (stopped.outcome, stopped.error_kind) == ("failed", "conflict")
+    assert "was renamed or removed since this run began" in str(stopped.message)
+    assert [report.outcome for report in reports.values()] == ["done"]
+    assert scene.lakeward.find_table(taken[0]) is None
+    assert not mirror_of(scene.lakeward.spark, TableId.parse(taken[0])).exists()
+    assert scene.run(*([ITEM] if is_renamed else [])).outcome == ("done" if is_renamed else "idle")
+
+
+def test_a_lake_that_was_opened_before_a_rename_does_not_build_the_table_anew(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    file = tmp_path / "lakeward.yaml"
+    file.write_text(f"landing: .\nstate: sqlite:///state.db\ntables:\n  {TABLE}: {{schema: id int, primary_key: id}}\n")
+    config = load_config(file)
+    (tmp_path / "sales/product").mkdir(parents=True)
+    (tmp_path / "sales/product/LOAD00000001.csv").write_text("1\n")
+    with Lakeward(config, spark=session_for(spark, config)) as stale:
+        with Lakeward(load_config(file), spark=session_for(spark, config)) as lake:
+            lake.rename_table(TABLE, ITEM)
+        [report] = stale.run([]).tables
+        assert "was renamed or removed since this run began" in str(report.message)
+        assert not mirror_of(stale.spark, TableId.parse(TABLE)).exists()
+    with Lakeward(load_config(file), spark=session_for(spark, config)) as lake:
+        assert [str(known.table) for known in lake.tables()] == [ITEM]
+
+
 def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSession) -> None:
     file = tmp_path / "lakeward.yaml"
     file.write_text("tables:\n  sales.product:  # mine\n    primary_key: [id]\n")

@@ -23,6 +23,7 @@ from lakeward.model import OpKind
 from lakeward.runner.history import is_repeated
 from lakeward.runner.maintain import maintain_after_run
 from lakeward.runner.slots import Slots, Turn, step_listener
+from lakeward.runner.tables import changed_since
 from lakeward.runner.workbench import new_run_id
 from lakeward.session.sessions import load_catalog, table_session
 from lakeward.spark.errors import as_lakeward_error
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.maintenance import TableMaintenance
     from lakeward.mirror.op.context import RunOptions, TableContext
     from lakeward.mirror.op.report import OpReport
+    from lakeward.model import TableId
     from lakeward.runner.observers import Observer
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.workbench import Workbench
@@ -108,6 +110,9 @@ class _Run:
         self._stop = stop
         self._turns: dict[str, Turn] = {}
         self._sessions = threading.local()
+        # Tables that this run has registered itself, and those that were renamed or removed since it began.
+        self._registered: set[TableId] = set()
+        self._gone: set[TableId] = set()
         self._transactions = TransactionCache(bench.storage)
         self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
 
@@ -161,10 +166,11 @@ class _Run:
         limit = self._options.time_limit or known.settings.time_limit
         turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
         try:
-            if not known.registered:
-                self._bench.state.register(known.table, active=known.active)
             seconds = self._bench.config.lease_seconds
             with HeldLease(self._bench.state, known.table, self._owner, seconds=seconds, wait=self._wait) as lease:
+                if (gone := self._registered_or_gone(known)) is not None:
+                    # Not raised: a retry would find the same.
+                    return _failed(turn.table, gone, ops)
                 return self._leased(known, lease, turn, ops)
         except LeaseHeldError as error:
             return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
@@ -174,6 +180,20 @@ class _Run:
             raise stopped from (error.__cause__ if stopped is error else error)
         finally:
             self._turns.pop(turn.table, None)
+
+    def _registered_or_gone(self, known: KnownTable) -> ConflictError | None:
+        """Register a table where it is not, under its lease; return the error for one that changed since it was chosen.
+
+        A table that this run has registered must still be there at a retry.
+        """
+        state, is_registered = self._bench.state, known.registered or known.table in self._registered
+        gone = changed_since(self._bench.config, state, replace(known, registered=is_registered))
+        if gone is not None:
+            self._gone.add(known.table)
+        elif not is_registered:
+            state.register(known.table, active=known.active)
+            self._registered.add(known.table)
+        return gone
 
     def _leased(self, known: KnownTable, lease: HeldLease, turn: Turn, ops: list[OpReport]) -> TableReport:
         context = self._bench.context(
@@ -251,7 +271,8 @@ class _Run:
         state, table = self._bench.state, known.table
         try:
             error = report.message if report.outcome is Outcome.FAILED else None
-            if error != known.error:
+            # An error would register the table again.
+            if error != known.error and table not in self._gone:
                 state.set_error(table, error)
             run = TableRun(self.id, table, began, datetime.now(UTC), report.outcome, report.to_dict())
             if not is_repeated(state, run):

@@ -9,13 +9,16 @@ import difflib
 import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from pydantic import ValidationError
 
 from lakeward.config import TableSettings, explain_settings, merge_settings
+from lakeward.config.loading import read_yaml
 from lakeward.documents import Document
-from lakeward.errors import ConfigurationError, DataError
+from lakeward.errors import ConfigurationError, ConflictError, DataError
 from lakeward.formats.dms.listing import (
     SkippedFolder,
     UnreadFiles,
@@ -26,13 +29,13 @@ from lakeward.formats.dms.listing import (
     why_no_table,
 )
 from lakeward.model import TableId
-from lakeward.text import escape_name
+from lakeward.text import MALFORMED, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakeward.config import Config
-    from lakeward.state.base import StateStore
+    from lakeward.state.base import RegisteredTable, StateStore
     from lakeward.storage.landing import Landing
 
 
@@ -111,6 +114,48 @@ def require_table(known: Sequence[KnownTable], table: TableId) -> KnownTable:
     meant = f"; did you mean {near[0]}?" if near else ""
     msg = f"no table {table}{meant}"
     raise ConfigurationError(msg, hint="lakeward discover, then lakeward tables list")
+
+
+def changed_since(config: Config, state: StateStore, known: KnownTable) -> ConflictError | None:
+    """Return the error for a table that is no longer what it was when it was chosen, None where it is.
+
+    Ask under the table's lease: while it was waited for, a rename or a removal may have taken the table away, and a
+    run would build it anew.
+    """
+    entry = state.find_table(known.table)
+    if (entry is None and known.registered) or (known.declared and not _is_still_declared(config, known.table)):
+        what = "was renamed or removed"
+    elif entry is None or known.declared or _is_as_chosen(config, known, entry):
+        return None
+    else:
+        what = "was deactivated, or got another path:"
+    msg = f"{known.table} {what} since this run began; nothing was done on it"
+    return ConflictError(msg, hint="lakeward tables list, then run again")
+
+
+def _is_as_chosen(config: Config, known: KnownTable, entry: RegisteredTable) -> bool:
+    """Whether a registered table is active and read from the same folder: another one may have the name now."""
+    settings = settings_for(config, known.table, entry.settings)
+    return entry.active >= known.active and settings.path == known.settings.path
+
+
+def _is_still_declared(config: Config, table: TableId) -> bool:
+    """Whether the configuration file declares a table now; True where that cannot be determined."""
+    try:
+        names = _declared_names(config.file.read_text(encoding="utf-8")) if config.file else None
+    except (OSError, yaml.YAMLError, *MALFORMED):
+        return True
+    return names is None or str(table) in names
+
+
+@lru_cache(maxsize=2)
+def _declared_names(text: str) -> frozenset[str] | None:
+    """Return the names of the tables in the text of a configuration, None where it is not one."""
+    data = read_yaml(text)
+    if not isinstance(data, dict):
+        return None
+    tables = data.get("tables") or {}
+    return frozenset(map(str, tables)) if isinstance(tables, dict) else None
 
 
 def settings_for(config: Config, table: TableId, own: dict[str, Any]) -> TableSettings:
