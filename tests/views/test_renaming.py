@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,14 @@ pytestmark = pytest.mark.spark
 CRASHED = steps_of("rename")
 ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 4))
 ITEM = "shop.item"
+
+
+DECLARED = f"""\
+landing: .
+state: sqlite:///state.db
+tables:
+  {TABLE}: {{schema: id int, primary_key: id}}
+"""
 
 
 def begun(scene: Scene, versions: Path) -> tuple[Source, dict[str, Any]]:
@@ -92,6 +101,9 @@ def rename_with_crashes(scene: Scene) -> list[str]:
             scene.close()
             if crashed[-1] == Step.RENAME_MOVED:
                 check_between(scene)
+            if crashed[-1] == Step.RENAME_REGISTERED:
+                refused = scene.try_run(ITEM).tables[0]
+                assert refused.hint == "lakeward tables rename sales.product shop.item"
         else:
             scene.on_step = None
             assert done.resumes
@@ -108,7 +120,7 @@ def test_everything_follows_the_new_name_whatever_interrupts_it(scene: Scene, tm
     assert lake.find_table(TABLE) is None
     assert lake.table(ITEM).settings.path == "sales/product"
     assert scene.rows(ITEM) == before
-    assert [(run.done, run.failed) for run in lake.runs(ITEM)] == [(0, 1), (1, 0)]
+    assert [(run.done, run.failed) for run in lake.runs(ITEM)] == [(0, 1), (0, 1), (1, 0)]
     assert lake.discover().new == (), "the folder belongs to the renamed table"
     assert str(mirror_of(lake.spark, TableId.parse(ITEM)).load().uuid()) == uuid
     states = {version.kind: version.state for version in lake.snapshots.list([ITEM])}
@@ -193,7 +205,7 @@ def test_a_lake_that_was_opened_before_a_rename_does_not_build_the_table_anew(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     file = tmp_path / "lakeward.yaml"
-    file.write_text(f"landing: .\nstate: sqlite:///state.db\ntables:\n  {TABLE}: {{schema: id int, primary_key: id}}\n")
+    file.write_text(DECLARED)
     config = load_config(file)
     (tmp_path / "sales/product").mkdir(parents=True)
     (tmp_path / "sales/product/LOAD00000001.csv").write_text("1\n")
@@ -205,6 +217,53 @@ def test_a_lake_that_was_opened_before_a_rename_does_not_build_the_table_anew(
         assert not mirror_of(stale.spark, TableId.parse(TABLE)).exists()
     with Lakeward(load_config(file), spark=session_for(spark, config)) as lake:
         assert [str(known.table) for known in lake.tables()] == [ITEM]
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_no_table_is_built_under_the_former_name_once_all_was_renamed(
+    tmp_path: Path, spark: SparkSession, *, is_declared: bool
+) -> None:
+    file, settings = tmp_path / "lakeward.yaml", {"schema": "id int", "primary_key": "id"}
+    file.write_text(json.dumps({"state": "sqlite:///state.db", "landing": "."}) if not is_declared else DECLARED)
+    (tmp_path / "sales/product").mkdir(parents=True)
+    (tmp_path / "sales/product/LOAD00000001.csv").write_text("1\n")
+    moved: list[str] = []
+
+    def crash(_table: str, step: str) -> None:
+        moved.extend([step] if step == Step.RENAME_MOVED else [])
+        if len(moved) == 2:
+            raise Crash(step)
+
+    def opened(**options: Any) -> Lakeward:
+        config = load_config(file)
+        return Lakeward(config, spark=session_for(spark, config), **options)
+
+    with opened(on_step=crash) as lake:
+        if not is_declared:
+            lake.set_table(TABLE, settings=settings, active=True)
+        lake.run([TABLE])
+        with pytest.raises(Crash):
+            lake.rename_table(TABLE, ITEM)
+    with opened() as lake:
+        with pytest.raises(ConfigurationError, match=r"no table sales\.product"):
+            lake.run([TABLE])
+        [report] = lake.run([]).tables
+        assert (report.table, report.hint) == (ITEM, "lakeward tables rename sales.product shop.item")
+        assert lake.rename_table(TABLE, ITEM).resumes
+    with opened() as lake:
+        assert [report.outcome for report in lake.run([]).tables] == ["idle"]
+        assert lake.sql(f"SELECT * FROM {ITEM}").count() == 1
+
+
+def test_a_declaration_that_cannot_be_changed_is_found_before_anything_is(tmp_path: Path, spark: SparkSession) -> None:
+    file = tmp_path / "lakeward.yaml"
+    file.write_text("tables:\n  sales.product: &same\n    primary_key: [id]\n  sales.other: *same\n")
+    config = load_config(file)
+    with Lakeward(config, spark=session_for(spark, config)) as lake:
+        with pytest.raises(ConfigurationError, match="was not changed"):
+            lake.plan_rename_table(TABLE, ITEM)
+        with pytest.raises(ConfigurationError, match="was not changed"):
+            lake.plan_remove_table(TABLE, drop_data=True)
 
 
 def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSession) -> None:

@@ -174,6 +174,7 @@ def _planned(bench: Workbench, known: KnownTable, context: TableContext, *, drop
     file, heading = bench.config.file, heading_of(str(known.table))
     lines = None
     if known.declared:
+        _without_declaration(bench.config, known.table)
         lines = declared_lines(read_text_exactly(_file(bench.config)), str(known.table), str(file), heading=heading)
     head = changelog.head() if changelog else None
     erased = erased_keys(changelog)
@@ -242,11 +243,20 @@ def _folders(mirror: TableMetadata | None) -> list[Publication]:
 
 
 def _remove_declaration(config: Config, table: TableId) -> None:
+    write_text_in_place(_file(config), *_without_declaration(config, table))
+
+
+def _without_declaration(config: Config, table: TableId) -> tuple[str, str]:
+    """Return the text of the configuration file, and what it will be without a table.
+
+    Raises:
+        ConfigurationError: the table cannot be removed from it.
+    """
     file = _file(config)
     text = read_text_exactly(file)
     changed = without_table(text, str(table), str(file), heading=heading_of(str(table)))
     require_valid(changed, file)
-    write_text_in_place(file, text, changed)
+    return text, changed
 
 
 # --- data -----------------------------------------------------------------------------------------------------------

@@ -92,12 +92,7 @@ def rename(bench: Workbench, table: TableId, name: TableId) -> RenamePlan:
         # What was decided without the leases may have changed.
         decision = _decide(bench, table, name)
         _mark(old, new, decision)
-        for before, after in decision.pairs:
-            old.permission.require()
-            rename_table(before, after)
-            old.reached(Step.RENAME_MOVED)
-        _register(old, new, decision)
-        old.reached(Step.RENAME_REGISTERED)
+        _move(old, new, decision)
         for _, stored in stored_tables(new):
             if renaming(stored.find_metadata()):
                 stored.set_properties(renaming_marks(None, None))
@@ -131,20 +126,22 @@ def _decide(bench: Workbench, table: TableId, name: TableId) -> _Decision:
         path=path,
         tables={f"{a.namespace}.{a.name}": f"{b.namespace}.{b.name}" for a, b in pairs},
         file=str(bench.config.file) if before.declared else None,
-        line=_line(bench, table) if before.declared else None,
+        line=_line(bench, table, name, path) if before.declared else None,
         versions=stored_versions(mirror),
         resumes=resumes,
     )
     return _Decision(plan, before, after, pairs)
 
 
-def _line(bench: Workbench, table: TableId) -> int:
-    """Return the line that declares a table, after checking that it can be renamed there."""
+def _line(bench: Workbench, table: TableId, name: TableId, path: str) -> int:
+    """Return the line that declares a table, after checking that it can be renamed there: nothing is changed before."""
     file = bench.config.file
     if file is None:
         msg = f"{table} is declared in settings that come from no file"
         raise ConfigurationError(msg, hint="rename it in the settings that the lake is opened with")
-    return declared_lines(read_text_exactly(file), str(table), str(file)).first
+    text = read_text_exactly(file)
+    require_valid(with_renamed_table(text, str(table), str(name), path, str(file)), file)
+    return declared_lines(text, str(table), str(file)).first
 
 
 def _resumes(old: TableContext, new: TableContext, table: TableId, name: TableId) -> bool:
@@ -211,6 +208,24 @@ def _mark(old: TableContext, new: TableContext, decision: _Decision) -> None:
     old.reached(Step.RENAME_MARKED)
 
 
+def _move(old: TableContext, new: TableContext, decision: _Decision) -> None:
+    """Rename the Iceberg tables, and before the last one, the mirror, the table in the file or the registry.
+
+    At that moment an Iceberg table with the marks has each of the names, so that a run under either is refused. Were
+    all of them renamed first, nothing would keep a run from building the table anew under the former name.
+    """
+    is_registered = False
+    for before, after in decision.pairs:
+        if after.identifier == new.mirror.identifier and new.changelog.exists():
+            _register(old, new, decision)
+            is_registered = True
+        old.permission.require()
+        rename_table(before, after)
+        old.reached(Step.RENAME_MOVED)
+    if not is_registered:
+        _register(old, new, decision)
+
+
 def _register(old: TableContext, new: TableContext, decision: _Decision) -> None:
     """Rename the table in the configuration file or the registry."""
     plan, state = decision.plan, old.state
@@ -225,3 +240,4 @@ def _register(old: TableContext, new: TableContext, decision: _Decision) -> None
         state.set_table(new.table, settings={"path": plan.path})
     for table in (old.table, new.table):
         state.forget_ledger(table)
+    old.reached(Step.RENAME_REGISTERED)
