@@ -222,7 +222,9 @@ def _emptied(text: str, start: int, empty: re.Match[str]) -> tuple[int, int, str
     newline = "\r\n" if "\r\n" in text else "\n"
     line_end = start + empty.end()
     follows = re.match(r"\r?\n", text[line_end:])
-    kept = f"{empty['before'].rstrip()}{empty['rest']}"
+    # Without a blank before it, YAML takes "#" for a part of a value.
+    before = empty["before"] if empty["rest"].startswith("#") else empty["before"].rstrip()
+    kept = f"{before}{empty['rest']}"
     return start, line_end + (follows.end() if follows else 0), kept + newline, "  "
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MARK = "# proposed by lakeward discover for"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
+# What JSON leaves in texts, and YAML refuses there or takes for the end of a line, which it reads as a blank.
+_UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
 
@@ -112,7 +114,11 @@ def _yaml(value: Any) -> str:
     """Return a value as YAML on one line; JSON's texts are YAML's."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _UNSAFE.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 @dataclass(frozen=True)

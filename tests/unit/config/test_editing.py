@@ -33,6 +33,7 @@ BLOCK = "  # why\n  a.b:\n    primary_key: [id]  # unique\n"
         ("landing: x\n", f"landing: x\n\ntables:\n{BLOCK}"),
         ("tables: {}\nlanding: x\n", f"tables:\n{BLOCK}landing: x\n"),
         ("tables: {}   # none\n#  s.p:\n", f"tables:   # none\n{BLOCK}#  s.p:\n"),
+        ("tables: # none yet\nlanding: x\n", f"tables: # none yet\n{BLOCK}landing: x\n"),
         ("tables:\nlanding: x\n", f"tables:\n{BLOCK}landing: x\n"),
         ("tables:", f"tables:\n{BLOCK}"),
         ('"tables": null\n', f'"tables":\n{BLOCK}'),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakeward.config import load_config, parse_config
+from lakeward.config.loading import read_yaml
 from lakeward.errors import ConfigurationError
-from lakeward.runner.declaring import write_proposals
+from lakeward.runner.declaring import proposal_text, write_proposals
 from lakeward.runner.generator import read_generator
+from lakeward.runner.proposals import Proposal
 
 EXAMPLE = """
 from datetime import date
@@ -67,6 +69,12 @@ def test_the_tables_are_written_to_the_configuration_and_are_valid_there(tmp_pat
     [first, _] = load_config(file).declared().values()
     assert (first.cdc_start, first.primary_key, first.timestamp_column) == ("2020-11-13", ("emp_no",), "cdc_timestamp")
     assert write_proposals(load_config(file), read(tmp_path, EXAMPLE).tables).present == written.declared
+
+
+def test_characters_that_end_lines_in_yaml_are_written_as_they_are_meant():
+    key = "a\u2028b\u2029c\x85d\ufeffe\uffff"
+    lines = proposal_text("s.t", Proposal(primary_key=(key,))).lines
+    assert read_yaml("\n".join(lines)) == {"s.t": {"primary_key": [key]}}
 
 
 @pytest.mark.parametrize(
