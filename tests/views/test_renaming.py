@@ -171,6 +171,28 @@ def test_orphans_are_not_looked_for_in_a_folder_that_a_renamed_table_has_too(sce
     assert scene.rows(ITEM) == before
 
 
+def test_removing_a_renamed_table_leaves_what_another_one_publishes_under_its_former_name(
+    scene: Scene, tmp_path: Path
+) -> None:
+    scene.configure({})
+    published = tmp_path / "published"
+    settings = {"schema": SCHEMA, "primary_key": ["id"], "publish": {"to": str(published)}}
+    scene.land("LOAD00000001.csv", *ROWS)
+    scene.lakeward.set_table(TABLE, settings=settings, active=True)
+    scene.run(TABLE)
+    scene.lakeward.rename_table(TABLE, ITEM)
+    scene.land("LOAD00000001.csv", "1,other,x,1.00", folder="other/product")
+    scene.land("20240102-000000000.csv", "U,1,new,x,1.00", folder="other/product")
+    scene.lakeward.set_table(TABLE, settings={**settings, "path": "other/product"}, active=True)
+    scene.run(TABLE)
+    pointer = published / TABLE / "_current.json"
+    before = pointer.read_bytes()
+    scene.lakeward.remove_table(ITEM, drop_data=True)
+    assert pointer.read_bytes() == before
+    assert [path.name for path in (published / "_lakeward_versions" / TABLE).iterdir()] == ["version=op-2"]
+    assert (published / TABLE / "current").resolve().name == "version=op-2"
+
+
 @pytest.mark.parametrize("is_renamed", [True, False])
 def test_a_run_that_reaches_a_table_after_its_rename_or_removal_does_nothing_on_it(
     scene: Scene, *, is_renamed: bool

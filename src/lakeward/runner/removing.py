@@ -290,7 +290,7 @@ def _drop_versions(context: TableContext) -> list[str]:
     if mirror is None or not (made := _folders(mirror)):
         return left
     for version in filter(_is_current, made):
-        withdraw_current(context, version)
+        withdraw_current(context, version, made)
     for version in made:
         left += _drop_version(context, version)
         context.reached(Step.REMOVE_VERSIONS)

@@ -247,13 +247,24 @@ def _free(place: VersionPlace) -> VersionPlace:
     raise AssertionError
 
 
-def withdraw_current(context: TableContext, publication: Publication) -> None:
-    """Remove what readers of a table's current state open, and the external table that points to it."""
+def withdraw_current(context: TableContext, publication: Publication, removed: Sequence[Publication]) -> None:
+    """Remove what readers of a table's current state open, and the external table that points to it.
+
+    Only where it leads to a version that is being removed: another table may have the former name of this one, and
+    publish there.
+    """
     place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
     pointer = place.pointer()
+    if pointer is not None and not any(_leads_to(pointer, version) for version in removed):
+        return
     if pointer is not None and pointer.registered:
         unregister(context, pointer.registered)
     withdraw(place, pointer)
+
+
+def _leads_to(pointer: Pointer, version: Publication) -> bool:
+    """Whether a pointer leads to this very version: one of another table may have the same name, and its folder."""
+    return pointer.location in (None, version.location) and pointer.created in ("", version.created)
 
 
 def _known(context: TableContext, place: CopyPlace) -> list[Publication]:
