@@ -288,6 +288,16 @@ def test_a_declaration_that_cannot_be_changed_is_found_before_anything_is(tmp_pa
             lake.plan_remove_table(TABLE, drop_data=True)
 
 
+def test_a_table_that_transaction_files_know_by_its_own_name_keeps_it(scene: Scene) -> None:
+    scene.configure({}, transactions="cdc")
+    settings = {"schema": SCHEMA, "primary_key": ["id"]}
+    scene.lakeward.set_table(TABLE, settings={**settings, "path": "product"})
+    scene.lakeward.set_table("sales.other", settings={**settings, "path": "source/other"})
+    with pytest.raises(ConfigurationError, match=r"records in transaction files are found by the name sales\.product"):
+        scene.lakeward.plan_rename_table(TABLE, ITEM)
+    assert scene.lakeward.plan_rename_table("sales.other", ITEM).path == "source/other"
+
+
 def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSession) -> None:
     file = tmp_path / "lakeward.yaml"
     file.write_text("tables:\n  sales.product:  # mine\n    primary_key: [id]\n")

@@ -32,6 +32,7 @@ from lakeward.session.catalog import CatalogKind, catalog_kind
 from lakeward.views.versions.folders import publishing
 
 if TYPE_CHECKING:
+    from lakeward.config import Config
     from lakeward.iceberg.table import IcebergTable
     from lakeward.mirror.op.context import TableContext
     from lakeward.model import TableId
@@ -118,6 +119,7 @@ def _decide(bench: Workbench, table: TableId, name: TableId) -> _Decision:
     path = after.settings.path if name in known and after.settings.path else table_folder(table, before.settings)
     if not resumes:
         _require_free(known, before, name, path)
+        _require_source_name(bench.config, table, path)
     pairs = tuple(_pairs(old, new, resumes=resumes))
     mirror = old.mirror.find_metadata() or new.mirror.find_metadata()
     plan = RenamePlan(
@@ -176,6 +178,16 @@ def _require_free(known: dict[TableId, KnownTable], before: KnownTable, name: Ta
         return
     msg = f"there is a table {name} already"
     raise ConfigurationError(msg, hint="choose another name, or remove that table first: lakeward tables remove")
+
+
+def _require_source_name(config: Config, table: TableId, path: str) -> None:
+    """Refuse a table whose records in transaction files are found by its own name: under a new one, none would be."""
+    if config.transactions and "/" not in path:
+        msg = (
+            f"{table} cannot be renamed: transactions: is set, and the table's path: {path} names one folder only, so "
+            f"that its records in transaction files are found by the name {table}"
+        )
+        raise ConfigurationError(msg, hint=f"keep the name {table}")
 
 
 def _pairs(old: TableContext, new: TableContext, *, resumes: bool) -> list[tuple[IcebergTable, IcebergTable]]:
