@@ -130,6 +130,12 @@ def test_a_reset_is_refused_where_landing_is_not_what_the_table_was_made_from(sc
     with pytest.raises(ChangedFileError, match=r"other content now: .*20240102"):
         scene.lakeward.reset_table(TABLE)
     change.write_text(text)
+    # Load files that no run has decided about might be of another load.
+    source.load("LOAD00000002.csv", "2,of another load,x,1.00", mtime=JANUARY + 90 * DAY)
+    with pytest.raises(ConfigurationError, match=r"no run has decided about: .*LOAD00000002") as refusal:
+        scene.lakeward.plan_reset_table(TABLE)
+    assert "lakeward run sales.product" in refusal.value.hint
+    (folder / "LOAD00000002.csv").unlink()
     # A new file that cannot be read ends the reset, and everything is as it was.
     bad = source.folder + "/20240109-000000000.csv"
     (scene.landing / bad).write_text("U,1,bad,y,oops\n")

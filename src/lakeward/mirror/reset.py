@@ -122,7 +122,8 @@ class _Landing:
     """A table's files in landing, by what the current generation has of them.
 
     ``read`` would be read by a reset. ``consumed`` counts those that the table is made of, ``changed`` of them have
-    other content now. ``older`` are files from before the table was emptied, and ``left_out`` files of other loads.
+    other content now. ``older`` are files from before the table was emptied, ``left_out`` files of other loads, and
+    ``new_loads`` load files that no run has decided about.
     """
 
     context: TableContext
@@ -137,6 +138,7 @@ class _Landing:
     changed: _Some = field(default_factory=_Some)
     older: _Some = field(default_factory=_Some)
     undecided: _Some = field(default_factory=_Some)
+    new_loads: _Some = field(default_factory=_Some)
 
     def add(self, listed_file: LandingFile, known: LedgerEntry | None) -> None:
         """Add a file with its entry in the ledger."""
@@ -147,7 +149,9 @@ class _Landing:
             return
         if entry is None:
             self.new_files += 1
-            if not is_load and is_recorded(file) and self.current.is_undecided(file.time):
+            if is_load:
+                self.new_loads.add(file.path)
+            elif is_recorded(file) and self.current.is_undecided(file.time):
                 self.undecided.add(file.path)
         elif is_load and (entry.generation != self.current.number or not _is_used(entry)):
             self.left_out.append(file.path)
@@ -369,6 +373,10 @@ def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool
 
 
 def _require_own_generation(context: TableContext, current: Generation, landing: _Landing) -> None:
+    if landing.new_loads.count:
+        # Where nothing counts as read, every load file would be a part of the first load, whatever a run makes of it.
+        msg = f"{context.table}: load files are in landing that no run has decided about: {landing.new_loads}"
+        raise ConfigurationError(msg, hint=f"run the table first: lakeward run {shlex.quote(str(context.table))}")
     if landing.undecided.count:
         msg = (
             f"{context.table}: it is not decided whether these change files precede the load of generation "
