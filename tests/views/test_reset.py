@@ -132,7 +132,7 @@ def test_a_reset_is_refused_where_landing_is_not_what_the_table_was_made_from(sc
     change.write_text(text)
     # Load files that no run has decided about might be of another load.
     source.load("LOAD00000002.csv", "2,of another load,x,1.00", mtime=JANUARY + 90 * DAY)
-    with pytest.raises(ConfigurationError, match=r"no run has decided about: .*LOAD00000002") as refusal:
+    with pytest.raises(ConfigurationError, match=r"no run has decided about them: .*LOAD00000002") as refusal:
         scene.lakeward.plan_reset_table(TABLE)
     assert "lakeward run sales.product" in refusal.value.hint
     (folder / "LOAD00000002.csv").unlink()
@@ -147,6 +147,16 @@ def test_a_reset_is_refused_where_landing_is_not_what_the_table_was_made_from(sc
     assert scene.lakeward.status()[0].op == 3
     scene.lakeward.undo(TABLE, to_op=0)
     with pytest.raises(ConfigurationError, match="is empty: no file counts as read"):
+        scene.lakeward.plan_reset_table(TABLE)
+
+
+def test_a_load_file_that_was_left_out_is_not_passed_over_once_it_holds_something_else(scene: Scene) -> None:
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", mtime=JANUARY)
+    scene.land("LOAD00000002.csv", "1,left behind,x,1.00", mtime=JANUARY - 90 * DAY)
+    scene.run(drop_parts=frozenset({"sales/product/LOAD00000002.csv"}))
+    assert scene.lakeward.plan_reset_table(TABLE).left_out == ("sales/product/LOAD00000002.csv",)
+    scene.land("LOAD00000002.csv", "2,new part,x,1.00", mtime=JANUARY)
+    with pytest.raises(ConfigurationError, match=r"no run has decided about them: .*LOAD00000002"):
         scene.lakeward.plan_reset_table(TABLE)
 
 

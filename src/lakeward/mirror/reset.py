@@ -123,7 +123,7 @@ class _Landing:
 
     ``read`` would be read by a reset. ``consumed`` counts those that the table is made of, ``changed`` of them have
     other content now. ``older`` are files from before the table was emptied, ``left_out`` files of other loads, and
-    ``new_loads`` load files that no run has decided about.
+    ``new_loads`` load files that no run has decided about, or not since they have other content.
     """
 
     context: TableContext
@@ -155,15 +155,20 @@ class _Landing:
                 self.undecided.add(file.path)
         elif is_load and (entry.generation != self.current.number or not _is_used(entry)):
             self.left_out.append(file.path)
+            if self._is_other(file, entry):
+                self.new_loads.add(file.path)
             return
         elif entry.generation == self.current.number and _is_used(entry):
             self.consumed += 1
-            if entry.identity != file.identity and not _has_content(self.context, file, entry):
+            if self._is_other(file, entry):
                 self.changed.add(file.path)
         elif self.current.emptied:
             self.older.add(file.path)
         self.size += file.identity.size
         self.read.add(file.path)
+
+    def _is_other(self, file: LandingFile, entry: LedgerEntry) -> bool:
+        return entry.identity != file.identity and not _has_content(self.context, file, entry)
 
 
 @dataclass(frozen=True)
@@ -374,8 +379,12 @@ def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool
 
 def _require_own_generation(context: TableContext, current: Generation, landing: _Landing) -> None:
     if landing.new_loads.count:
-        # Where nothing counts as read, every load file would be a part of the first load, whatever a run makes of it.
-        msg = f"{context.table}: load files are in landing that no run has decided about: {landing.new_loads}"
+        # Where nothing counts as read, every load file would be a part of the first load, whatever a run makes of it;
+        # one that was left out would stay so, whatever it holds now.
+        msg = (
+            f"{context.table}: load files are in landing that are new, or have other content since they were left out, "
+            f"and no run has decided about them: {landing.new_loads}"
+        )
         raise ConfigurationError(msg, hint=f"run the table first: lakeward run {shlex.quote(str(context.table))}")
     if landing.undecided.count:
         msg = (
