@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 NOT_RECORDED = "#"
-_TIME = re.compile(r"[0-9]{20}", re.ASCII)
+TIME_PATTERN = "^[0-9]{20}$"
+_TIME = re.compile(TIME_PATTERN, re.ASCII)
 _NUMBER = re.compile(r"#(?P<number>[0-9]{12})(?P<after> ?)", re.ASCII)
 _RUN = re.compile(r"[0-9]+", re.ASCII)
 _WIDTH = 4

@@ -234,7 +234,8 @@ class PlainTable:
         own = progress.generation.number if progress.generation else 0
         return [
             logged.record.summary for logged in self._logged
-            if logged.generation == own and logged.record.summary.file_class is not FileClass.LOAD
+            if logged.op > self._undone and logged.generation == own
+            and logged.record.summary.file_class is not FileClass.LOAD
             and logged.record.disposition in ("consumed", "empty")
         ]  # fmt: skip
 
@@ -251,9 +252,10 @@ class PlainTable:
         ends = (*ordered[:1], *ordered[-1:]) or (None, None)
         return OrderedSides(len(ordered), unknown, *ends, next(reversed(before), None), next(iter(after), None))
 
-    def _newest_place(self, _context: Any) -> str | None:
+    def _newest_place(self, _context: Any, _progress: Progress) -> str | None:
         read = ("consumed", "empty")
-        files = (logged.record for logged in self._logged if logged.record.disposition in read)
+        standing = (logged.record for logged in self._logged if logged.op > self._undone)
+        files = (record for record in standing if record.disposition in read)
         places = (file.summary.time for file in files if file.summary.file_class is FileClass.CHANGES)
         return max(places, default=None)
 

@@ -331,6 +331,36 @@ def test_a_reload_without_change_files_needs_no_cut(table: PlainTable) -> None:
     assert table.rows == {1: "one"}
 
 
+def test_names_that_begin_anew_with_a_load_stop_the_table(table: PlainTable) -> None:
+    table.settings = table.settings.model_copy(update={"on_missing_folder": "truncate"})
+    table.land("part-0.csv", "1,load")
+    table.land("delta_8.csv", "U,1,eight")
+    table.run()
+    table.remove("part-0.csv", "delta_8.csv")
+    table.run()
+    table.land("part-0.csv", "1,restarted", at=1_800_000_000)
+    table.run()
+    table.land("delta_1.csv", "U,1,after the restart")
+    assert "delta_1.csv first, which come before those that follow the load" in table.stops()
+    assert table.rows == {1: "restarted"}
+    table.run(cut=f"file:{FOLDER}/delta_1.csv")
+    assert table.rows == {1: "after the restart"}
+
+
+def test_files_of_ops_that_are_undone_do_not_move_the_cut(table: PlainTable) -> None:
+    table.land("part-0.csv", "1,load")
+    table.land("delta_8.csv", "U,1,eight")
+    table.run()
+    table.undo_all()
+    table.remove("delta_8.csv")
+    table.run()
+    table.land("part-0.csv", "1,reload", at=1_800_000_000)
+    table.run()
+    table.land("delta_1.csv", "U,1,one")
+    table.run()
+    assert table.rows == {1: "one"}
+
+
 # --- stories ---
 
 OUT_OF_ORDER = (HoldBack, Deliver)

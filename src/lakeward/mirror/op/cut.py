@@ -256,8 +256,10 @@ def _cut_in_order(load: _ReadLoad) -> _Cut:
     """
     context, progress = load.context, load.progress
     if load.progress.last_place is None:
-        newest = newest_place(context)
-        return _Cut(place_after(newest) if newest else "", OBSERVED)
+        newest = newest_place(context, progress)
+        # Names may begin anew with a load; numbers only grow. A file that comes before the cut may follow the load.
+        anew = newest is not None and not context.settings.files.records_arrival
+        return _Cut(place_after(newest) if newest else "", OBSERVED, undecided_from=" " if anew else "")
     by_commit = load.times is not None and load.timed_by_row and _is_proof(load)
     if by_commit and load.times is not None:
         moment, evidence = load.times[0], LOAD_TIMES

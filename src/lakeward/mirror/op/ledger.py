@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
-from lakeward.formats.file_order import NOT_RECORDED, number_of
+from lakeward.formats.file_order import NOT_RECORDED, TIME_PATTERN, number_of
 from lakeward.iceberg.define import LOGGED_STAMP
 from lakeward.mirror.op.changelog import REBUILD, FileRecord, LoadDecision, OpRecord, arrived
 from lakeward.model import Disposition, FileClass, OpKind, Progress
@@ -103,8 +103,16 @@ def _is_numbered() -> Column:
     return column(S.FILE_TIME).startswith(NOT_RECORDED)
 
 
-def newest_place(context: TableContext) -> str | None:
-    """Return the greatest place of a change file that was read for any generation, None where none was."""
+def _is_time() -> Column:
+    return column(S.FILE_TIME).rlike(TIME_PATTERN)
+
+
+def newest_place(context: TableContext, progress: Progress) -> str | None:
+    """Return the greatest place of a change file that was read for any generation, None where none was.
+
+    Files that were read by ops that are undone do not count, nor do places of another kind than those in use, which
+    could not be compared.
+    """
     snapshot = context.state.ledger_position(context.table)
     if snapshot is None:
         return None
@@ -112,7 +120,9 @@ def newest_place(context: TableContext) -> str | None:
         F.get_json_object(column(S.DETAIL), path) for path in ("$.disposition", "$.file.file_class")
     )
     is_read = disposition.isin(*_READ) & (file_class == FileClass.CHANGES.value)
-    files = context.changelog.read(snapshot).filter((column(S.KIND) == S.KIND_FILE) & is_read)
+    is_comparable = _is_numbered() if context.settings.files.records_arrival else ~_is_numbered() & ~_is_time()
+    own = (column(S.KIND) == S.KIND_FILE) & is_read & is_comparable & is_standing(progress.undone)
+    files = context.changelog.read(snapshot).filter(own)
     found: str | None = files.agg(F.max(S.FILE_TIME)).collect()[0][0]
     return found
 
