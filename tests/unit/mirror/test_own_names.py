@@ -231,6 +231,15 @@ def test_a_cut_must_name_a_file_of_the_table(table: PlainTable, cut: str) -> Non
     assert "--cut" in table.stops(cut=cut)
 
 
+@pytest.mark.parametrize("name", ["Delta_2.csv", "delta_2.csv", "part-0.csv", "x/../delta_1.csv"])
+def test_a_cut_at_a_name_that_no_change_file_has_is_refused(table: PlainTable, name: str) -> None:
+    _reloaded(table)
+    table.remove("delta_2.csv")
+    table.forget_state()
+    table.undo_all()
+    assert "which is no change file in landing" in table.stops(cut=f"file:{FOLDER}/{name}")
+
+
 def test_a_cut_at_a_file_does_not_fit_names_of_dms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = PlainTable(tmp_path, monkeypatch)
     table.land("LOAD00000001.csv", "1,load")

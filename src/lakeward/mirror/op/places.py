@@ -10,8 +10,10 @@ import shlex
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError
+from lakeward.formats.dms.listing import classify_as_set
 from lakeward.formats.file_order import NOT_RECORDED, kind_of, place_after, place_by_name, place_by_number
 from lakeward.mirror.op.context import AT_FILE, BEHIND_FILE
+from lakeward.model import FileClass
 
 if TYPE_CHECKING:
     from lakeward.config import TableSettings
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.ledger import OrderedFile
     from lakeward.model import LandingFile, Progress
+
+_NAME_A_FILE = "name a change file by its path under landing, as messages show it"
 
 
 def has_own_order(context: TableContext) -> bool:
@@ -109,8 +113,24 @@ def _place_of(context: TableContext, path: str) -> str:
     if name == path or context.settings.files.records_arrival:
         known = "has never been seen" if name != path else f"is not below the table's folder {context.folder}"
         msg = f"{context.table}: --cut names {path}, which {known}"
-        raise ConfigurationError(msg, hint="name a change file by its path under landing, as messages show it")
+        raise ConfigurationError(msg, hint=_NAME_A_FILE)
+    if not _is_change_file(context, path, name):
+        # A mistyped name has a place, too, and would take files out of the load or into it.
+        msg = f"{context.table}: --cut names {path}, which is no change file in landing and was never read as one"
+        raise ConfigurationError(msg, hint=_NAME_A_FILE)
     return place_by_name(name)
+
+
+def _is_change_file(context: TableContext, path: str, name: str) -> bool:
+    """Whether landing holds a change file of this path."""
+    match = classify_as_set(name, context.settings)
+    if match is None or match.file_class is not FileClass.CHANGES or not {"", ".", ".."}.isdisjoint(name.split("/")):
+        return False
+    try:
+        context.storage.identity(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def cut_at(file: LandingFile | FileSummary | OrderedFile, *, behind: bool = False) -> str:
