@@ -39,10 +39,11 @@ def place() -> Column:
 def sortable_load_part() -> Column:
     """Return a load part's path in a form that sorts by its hexadecimal counter.
 
-    LOAD9 and LOAD0000000F sort before LOAD10. Other paths stay as they are.
+    LOAD9 and LOAD0000000F sort before LOAD10. Other paths stay as they are. The counter as it is written comes last:
+    LOAD1 and LOAD01 may be two parts where ``files.load`` names them.
     """
     before, counter, after = (F.regexp_extract(column(S.FILE), _LOAD_PART, group) for group in (1, 2, 3))
-    sortable = F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after)
+    sortable = F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after, F.lit(" "), counter)
     return F.when(column(S.FILE).rlike(_LOAD_PART), sortable).otherwise(column(S.FILE))
 
 

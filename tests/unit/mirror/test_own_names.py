@@ -103,6 +103,17 @@ def test_files_that_fit_no_pattern_are_not_read_and_both_patterns_stop_the_table
     assert "delta_1.csv fits both files.load (*.csv) and files.changes (delta_*)" in table.stops()
 
 
+def test_parts_that_only_look_like_those_of_dms_are_parts_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = PlainTable(tmp_path, monkeypatch, files={**OWN, "load": "*LOAD*.csv"})
+    table.land("full_LOAD1.csv", "1,a", "2,a")
+    table.run()
+    table.land("full_LOAD01.csv", "3,b", "4,b", at=1_800_000_000)
+    table.run()
+    assert table.rows == {1: "a", 2: "a", 3: "b", 4: "b"}
+
+
 def test_another_format_of_a_part_is_the_same_part(table: PlainTable) -> None:
     table.settings = table.settings.model_copy(update={"files": table.settings.files.model_copy(
         update={"load": "part-*"})})  # fmt: skip

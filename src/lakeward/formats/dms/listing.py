@@ -151,6 +151,14 @@ def load_part(path: str) -> tuple[str, int]:
     return f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)
 
 
+def part_as_set(path: str, settings: TableDefaults) -> tuple[str, int]:
+    """Return the identity of a load part regardless of format; names that ``files.load`` sets count nothing.
+
+    There ``full_LOAD1.csv`` and ``full_LOAD01.csv`` are two files of whatever wrote them.
+    """
+    return load_part(path) if settings.files.load is None else (re.sub(_FORMAT, "", path), 0)
+
+
 def is_transactions(path: str) -> bool:
     """Whether a file is a transaction file, by its name."""
     return _TRANSACTIONS.match(PurePosixPath(path).name) is not None

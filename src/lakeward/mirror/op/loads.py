@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import ConfigurationError, CutError
 from lakeward.formats.base import FileSummary
 from lakeward.formats.dms.files import Limits, UnusableFileError, is_gzip, open_bytes
-from lakeward.formats.dms.listing import load_part
+from lakeward.formats.dms.listing import part_as_set
 from lakeward.formats.dms.reader import is_as_listed
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision
 from lakeward.mirror.op.context import Waiting, Work
@@ -126,8 +126,8 @@ def _is_reload(context: TableContext, current: Generation, found: LoadFiles) -> 
 
 def compare(context: TableContext, current: Generation, loads: Sequence[SeenFile]) -> LoadFiles:
     """Compare the folder's load files with the current generation's load, by name and content."""
-    entries = context.state.load_parts(context.table, current.number)
-    parts = {load_part(entry.path): entry for entry in entries if is_part(entry)}
+    settings, entries = context.settings, context.state.load_parts(context.table, current.number)
+    parts = {part_as_set(entry.path, settings): entry for entry in entries if is_part(entry)}
     found = LoadFiles(beside=[entry for entry in entries if not is_part(entry)], has_load=bool(parts))
     listed = {seen.file.path: seen.file for seen in loads}
     for seen in loads:
@@ -135,12 +135,12 @@ def compare(context: TableContext, current: Generation, loads: Sequence[SeenFile
             _classify_known(context, seen.file, seen.entry, parts, found)
         elif seen.entry is None or seen.entry.identity != seen.file.identity:
             _classify_new(context, seen.file, parts, listed, found)
-    replaced = {load_part(file.path) for file in found.changed}
+    replaced = {part_as_set(file.path, settings) for file in found.changed}
     # A part that came in another format leaves its old file behind.
-    found.untouched = [seen for seen in found.untouched if load_part(seen.file.path) not in replaced]
-    copied = {load_part(record.summary.path) for record in found.copies}
+    found.untouched = [seen for seen in found.untouched if part_as_set(seen.file.path, settings) not in replaced]
+    copied = {part_as_set(record.summary.path, settings) for record in found.copies}
     gone = [entry for entry in parts.values() if entry.path not in listed]
-    found.absent += [entry for entry in gone if load_part(entry.path) not in replaced | copied]
+    found.absent += [entry for entry in gone if part_as_set(entry.path, settings) not in replaced | copied]
     return found
 
 
@@ -170,7 +170,7 @@ def _classify_known(
     elif content == entry.content_hash:
         (found.rewritten if is_part(entry) else found.returned).append(seen)
     else:
-        (found.changed if load_part(file.path) in parts else found.added).append(file)
+        (found.changed if part_as_set(file.path, context.settings) in parts else found.added).append(file)
 
 
 def _classify_new(
@@ -181,7 +181,7 @@ def _classify_new(
     found: LoadFiles,
 ) -> None:
     """Classify a file that the current generation has no entry for."""
-    part = parts.get(load_part(file.path))
+    part = parts.get(part_as_set(file.path, context.settings))
     if part is None:
         found.added.append(file)
         return
@@ -419,7 +419,7 @@ def _require_one_file_per_part(context: TableContext, files: Iterable[LandingFil
     """Refuse two files that are the same part in two formats: their rows would be mixed."""
     by_name: dict[tuple[str, int], list[LandingFile]] = {}
     for file in files:
-        by_name.setdefault(load_part(file.path), []).append(file)
+        by_name.setdefault(part_as_set(file.path, context.settings), []).append(file)
     twice = [group for group in by_name.values() if len(group) > 1]
     if twice:
         msg = f"{context.table}: one load part exists as several files: {_names(twice[0])}; expected one of them"
