@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.errors import ChangedFileError, ConfigurationError, ConflictError, DataError, VanishedError
-from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.iceberg.define import LOGGED_STAMP, changelog_of, mirror_of
 from lakeward.mirror.op.checkpoints import op_moment
+from lakeward.mirror.op.ledger import op_record
 from lakeward.mirror.op.steps import Step
 from lakeward.model import TableId
 from tests.spark.crash import Crashes, crash_at, leave_branches, steps_of
@@ -17,6 +18,7 @@ from tests.spark.source import Source, check_books
 from tests.views.moments import asked
 
 if TYPE_CHECKING:
+    from lakeward.model import Generation
     from tests.spark.scene import Scene
 
 pytestmark = pytest.mark.spark
@@ -194,6 +196,33 @@ def test_a_crash_leaves_the_table_as_it_was_or_is_finished(
     assert not [name for name in references(scene) if name.startswith("lakeward-reset")]
     scene.run()
     check_books(scene)
+
+
+def test_when_a_load_began_stays_known(scene: Scene) -> None:
+    files = {"load": "part-*.csv", "changes": "d_*.csv", "order": "arrival"}
+    schema = "id int, name string, ts timestamp"
+    scene.table(timestamp_column="ts", schema=schema, landing_times="trusted", rewrite_share=10, files=files)
+    scene.land("part-0.csv", *(f"{key},load,2023-01-01 00:00:00" for key in (1, 2)), mtime=JANUARY)
+    scene.land("d_1.csv", "U,1,before,2024-01-15 00:00:00", mtime=JANUARY + 14 * DAY)
+    scene.run()
+    scene.land("part-0.csv", *(f"{key},reload,2023-01-01 00:00:00" for key in (1, 2)), mtime=JANUARY + 31 * DAY)
+    scene.run()
+
+    def current() -> Generation:
+        log = changelog_of(scene.lakeward.spark, TableId.parse(TABLE))
+        head = log.require_head().id
+        last = int(log.metadata().stamp_at(LOGGED_STAMP, head) or 0)
+        generation = op_record(log.read(head), last).progress.generation
+        assert generation is not None
+        return generation
+
+    before = current()
+    assert (before.number, before.since[:8], before.load_from) == (2, "20240115", 1705276800000001)
+    scene.lakeward.reset_table(TABLE)
+    assert (current().since, current().load_from) == (before.since, before.load_from)
+    # A change from before the load does not go on top of it.
+    scene.land("d_0.csv", "U,2,late,2024-01-10 00:00:00", mtime=JANUARY + 60 * DAY)
+    assert "name and content contradict each other" in (scene.refused().message or "")
 
 
 @pytest.mark.soak

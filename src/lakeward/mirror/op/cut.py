@@ -414,11 +414,27 @@ def _decided(load: _ReadLoad, cut: _Cut, before: int, after: int) -> Work:
     decided = replace(_begun(load, cut), decision=decision)
     proven = first if cut.evidence == LOAD_TIMES else None
     generation = replace(decided.generation, load_from=proven, load_to=last, timed_by_row=load.timed_by_row or None)
+    if cut.evidence == RESET and load.context.again is not None:
+        return replace(decided, generation=_as_known(generation, load.context.again))
     if has_own_order(load.context) and generation.number > 1:
         began = _began(load, cut)
         since = time_digits(began if began is not None else time.time_ns() // 1000)
         generation = replace(generation, since=generation.since or since, load_from=began)
     return replace(decided, generation=generation)
+
+
+def _as_known(generation: Generation, again: Generation) -> Generation:
+    """Return the generation with what was known of its load before a reset: the same files are read again.
+
+    When the load began may have been found in changes before it, which are read only after it now.
+    """
+    return replace(
+        generation,
+        since=again.since,
+        load_from=again.load_from,
+        load_to=generation.load_to if again.load_to is None else again.load_to,
+        timed_by_row=again.timed_by_row or generation.timed_by_row,
+    )
 
 
 def _began(load: _ReadLoad, cut: _Cut) -> int | None:
