@@ -192,6 +192,13 @@ def test_repeats_in_a_table_without_a_key_are_distinguished_by_the_change_sequen
     scene.land_parquet("20240102-000000000.parquet", columns)
     scene.run()
     assert scene.rows() == [("a",), ("a",), ("b",)]
+    # A sequence that different rows share does not show which of them were read before, in one file or in two.
+    columns = {"Op": ["I", "I"], "name": ["c", "d"], "AR_H_CHANGE_SEQ": ["11", "12"]}
+    path = scene.land_parquet("20240103-000000000.parquet", columns)
+    assert "11: 2 rows in sales/product/20240102-000000000.parquet and sales" in (scene.refused().message or "")
+    scene.land_parquet(path.name, {**columns, "AR_H_CHANGE_SEQ": ["12", "12"]})
+    assert "1 value of it belongs to different rows" in (scene.refused().message or "")
+    assert scene.rows() == [("a",), ("a",), ("b",)]
 
 
 def test_composite_keys_compare_whole_and_a_null_equals_a_null(scene: Scene) -> None:

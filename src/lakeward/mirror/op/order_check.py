@@ -1,5 +1,6 @@
 """What must hold so that ``files.order`` decides the order of changes: a batch for which it does not is refused.
 
+A table without a key tells a repeat of a row by its change sequence, so that different rows must not share one.
 With ``column``, changes of one key that have equal values in two files have no order, unless they are the same change.
 A copy of a file, or one that was renamed, is a new file: with ``arrival`` and without an order column it would apply
 its changes once more, after later ones, and to a table without a key it would add its rows once more.
@@ -24,7 +25,7 @@ from lakeward.transforms.fold import is_standing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from lakeward.config.tables import FileOrder
     from lakeward.formats.base import FileSummary
@@ -33,23 +34,27 @@ if TYPE_CHECKING:
     from lakeward.model import Progress
 
 _SHOWN = 5
-_FIRST, _LAST, _CONTENTS = (f"{S.PREFIX}{name}" for name in ("first", "last", "contents"))
+_FIRST, _LAST, _CONTENTS, _ARRIVED = (f"{S.PREFIX}{name}" for name in ("first", "last", "contents", "arrived"))
 
 
 def require_decided_order(context: TableContext, op_input: OpInput, summaries: Sequence[FileSummary]) -> None:
     """Refuse changes whose order the files do not decide.
 
     Raises:
-        DataError: two files have changes of a key with equal values, or one is a copy of another.
+        DataError: two files have changes of a key with equal values, one is a copy of another, or different rows of a
+            table without a key share a change sequence.
     """
     order, keys = context.settings.files.order, context.settings.primary_key
-    if order is None or op_input.changes is None:
+    if op_input.changes is None:
         return
-    progress = progress_of(context, op_input.bases)
+    progress, number = progress_of(context, op_input.bases), op_input.record.generation
+    own = next(found for found in op_input.record.progress.generations if found.number == number)
+    if not keys and own.order_by is OrderBy.SEQUENCE:
+        _require_same_repeats(context, op_input, op_input.changes, progress)
+    if order is None:
+        return
     if order == "column" and keys:
         _require_no_ties(context, op_input, op_input.changes, progress)
-    number = op_input.record.generation
-    own = next(found for found in op_input.record.progress.generations if found.number == number)
     if do_copies_count(order, own.order_by, has_key=bool(keys)):
         _require_no_copies(context, op_input, progress, summaries)
 
@@ -59,6 +64,44 @@ def do_copies_count(order: FileOrder, order_by: OrderBy | None, *, has_key: bool
     if not has_key:
         return order_by is not OrderBy.SEQUENCE
     return order == "arrival" and order_by in (OrderBy.NONE, None)
+
+
+def _require_same_repeats(context: TableContext, op_input: OpInput, changes: DataFrame, progress: Progress) -> None:
+    changes = changes.filter(column(S.SEQUENCE).isNotNull()).withColumn(_ARRIVED, F.lit(True))
+    first, last = changes.agg(F.min(S.SEQUENCE), F.max(S.SEQUENCE)).collect()[0]
+    if first is None:
+        return
+    reached = progress.last_place
+    if reached is not None and first <= reached.sequence:
+        history = earlier_changes(context, op_input)
+        if history is not None:
+            overlapping = history.filter(column(S.SEQUENCE).between(first, last))
+            # Rows that were read before are compared with new ones, and not among each other.
+            changes = changes.unionByName(overlapping.withColumn(_ARRIVED, F.lit(False)), allowMissingColumns=True)
+    described = context.settings.metadata_columns.listed  # of changes, and no part of a row
+    content = F.struct(S.OPERATION, *columns(name for name in op_input.names if name not in described))
+    places = changes.groupBy(S.SEQUENCE).agg(
+        F.min(S.FILE).alias(_FIRST), F.max(S.FILE).alias(_LAST), F.max(_ARRIVED).alias(_ARRIVED),
+        F.count_distinct(content).alias(_CONTENTS),
+    )  # fmt: skip
+    differing = places.filter(column(_ARRIVED) & (column(_CONTENTS) > 1))
+    if found := differing.orderBy(S.SEQUENCE).limit(_SHOWN).collect():
+        raise _shared_sequences(context, found, differing.count())
+
+
+def _shared_sequences(context: TableContext, found: Sequence[Row], total: int) -> DataError:
+    shown = "\n  ".join(
+        f"{row[S.SEQUENCE]}: {row[_CONTENTS]} rows in {row[_FIRST]}"
+        + (f" and {row[_LAST]}" if row[_LAST] != row[_FIRST] else "")
+        for row in found
+    )
+    name = context.settings.sequence_column or "the change sequence"
+    msg = (
+        f"{context.table}: it has no key, so that {name} shows which rows were read before, and "
+        f"{count(total, 'value of it belongs', 'values of it belong')} to different rows:\n  {shown}"
+    )
+    hint = "set sequence_column to one that is different for every change; or set primary_key if the table has a key"
+    return DataError(msg, hint=hint)
 
 
 def _require_no_ties(context: TableContext, op_input: OpInput, changes: DataFrame, progress: Progress) -> None:
