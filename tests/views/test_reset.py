@@ -152,6 +152,17 @@ def test_a_reset_is_refused_where_landing_is_not_what_the_table_was_made_from(sc
         scene.lakeward.plan_reset_table(TABLE)
 
 
+def test_files_that_no_rule_reads_any_more_are_named(scene: Scene) -> None:
+    files = {"load": "part-*.csv", "changes": "delta_*.csv", "order": "name"}
+    scene.table(files=files)
+    scene.land("part-0.csv", "1,a,x,1.00")
+    scene.land("part-1.csv", "2,a,x,1.00")
+    scene.run()
+    scene.table(files={**files, "load": "part-0.csv"})
+    with pytest.raises(ConfigurationError, match=r"fit no rule that reads files now: sales/product/part-1.csv\n"):
+        scene.lakeward.plan_reset_table(TABLE)
+
+
 def test_a_load_file_that_was_left_out_is_not_passed_over_once_it_holds_something_else(scene: Scene) -> None:
     scene.land("LOAD00000001.csv", "1,a,x,1.00", mtime=JANUARY)
     scene.land("LOAD00000002.csv", "1,left behind,x,1.00", mtime=JANUARY - 90 * DAY)

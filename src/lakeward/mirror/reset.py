@@ -25,6 +25,7 @@ from lakeward.errors import (
     VanishedError,
 )
 from lakeward.formats.base import FileSummary
+from lakeward.formats.dms.listing import classify_as_set
 from lakeward.iceberg.attempt import drop_abandoned
 from lakeward.mirror.op.arrivals import placed
 from lakeward.mirror.op.changelog import FileRecord, OpRecord
@@ -353,6 +354,7 @@ def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool
 
     Raises:
         VanishedError: files are gone, or came back after the table was emptied.
+        ConfigurationError: files are there that no rule reads now.
         ChangedFileError: files have other content now.
     """
     context, before, current = landing.context, landing.before, landing.current
@@ -362,6 +364,10 @@ def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool
         what = f"of {expected:,} files that the table was made from"
         msg = f"{name}: {what}, {gone.count:,} can no longer be found in landing: {gone}"
         raise VanishedError(msg, hint="restore them: what the table holds cannot be made without them")
+    if landing.consumed < expected and (unread := _unread(context, used)).count:
+        msg = f"{name}: files that the table was made from fit no rule that reads files now: {unread}"
+        hint = f"set files back: lakeward tables set {shlex.quote(str(name))} --set files=…"
+        raise ConfigurationError(msg, hint=hint)
     if landing.consumed != expected:
         msg = f"{name}: {landing.consumed:,} files of the table are in landing, expected {expected:,}"
         raise ConflictError(msg, hint="landing is changing; run the same command again")
@@ -432,6 +438,20 @@ def _gone(context: TableContext, used: DataFrame, missing: int) -> _Some:
             if gone.count == min(missing, _NAMED):
                 break
     return _Some(missing, gone.paths) if gone.paths else gone
+
+
+def _unread(context: TableContext, used: DataFrame) -> _Some:
+    """Return the files that are not listed because no naming rule of the table reads them now."""
+    unread, below = _Some(), f"{context.folder}/"
+    for row in used.orderBy(column(S.FILE).asc_nulls_first()).toLocalIterator():
+        path = row[0]
+        if path.startswith(below):
+            is_read = classify_as_set(path.removeprefix(below), context.settings) is not None
+        else:
+            is_read = context.config.transactions is not None
+        if not is_read:
+            unread.add(path)
+    return unread
 
 
 def _replaced_contents(log: DataFrame, before: Progress, current: Generation) -> list[str]:
