@@ -163,6 +163,19 @@ def test_files_that_no_rule_reads_any_more_are_named(scene: Scene) -> None:
         scene.lakeward.plan_reset_table(TABLE)
 
 
+def test_content_that_was_accepted_and_ignored_is_not_read_after_an_erasure_either(scene: Scene) -> None:
+    scene.table(rewrite_share=10, max_delete_share=1)
+    scene.land("LOAD00000001.csv", *ROWS, mtime=JANUARY)
+    scene.land("20240102-000000000.csv", "U,1,right,x,1.00")
+    scene.run()
+    scene.lakeward.erase(TABLE, [{"id": 5}], reason="test", landing=True)
+    assert scene.lakeward.plan_reset_table(TABLE).erased_keys == 1
+    scene.land("20240102-000000000.csv", "U,1,wrong,x,1.00")
+    scene.run(accept_changed=frozenset({"sales/product/20240102-000000000.csv"}))
+    with pytest.raises(ChangedFileError, match=r"accepted and ignored: sales/product/20240102"):
+        scene.lakeward.plan_reset_table(TABLE)
+
+
 def test_a_load_file_that_was_left_out_is_not_passed_over_once_it_holds_something_else(scene: Scene) -> None:
     scene.land("LOAD00000001.csv", "1,a,x,1.00", mtime=JANUARY)
     scene.land("LOAD00000002.csv", "1,left behind,x,1.00", mtime=JANUARY - 90 * DAY)

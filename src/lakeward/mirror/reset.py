@@ -32,7 +32,7 @@ from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.mirror.op.choose import Scan, list_landing
 from lakeward.mirror.op.context import RunOptions
 from lakeward.mirror.op.effect import ApplyPlan, Effect, PreparedOp, Strategy, capture
-from lakeward.mirror.op.erased import unfinished_erasure
+from lakeward.mirror.op.erased import REWRITTEN_REASON, unfinished_erasure
 from lakeward.mirror.op.isolation import isolated
 from lakeward.mirror.op.ledger import progress_of
 from lakeward.mirror.op.loads import undecided_loads
@@ -265,7 +265,7 @@ def _decide(context: TableContext, newest_op: int | None) -> _Decision:
     assert bases.mirror is not None
     log = context.changelog.read(bases.changelog.id)
     landing = _landing(context, before, current)
-    _require_same_files(log, landing, has_erasures=bases.erased is not None)
+    _require_same_files(log, landing)
     decided = _decisions(log, before)
     plan = ResetPlan(
         table=str(context.table),
@@ -349,7 +349,7 @@ def _has_content(context: TableContext, file: LandingFile, entry: LedgerEntry) -
 # --- what must not differ -------------------------------------------------------------------------------------------
 
 
-def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool) -> None:
+def _require_same_files(log: DataFrame, landing: _Landing) -> None:
     """Refuse a reset where landing is not what the table was made from.
 
     Raises:
@@ -374,7 +374,7 @@ def _require_same_files(log: DataFrame, landing: _Landing, *, has_erasures: bool
     if landing.changed.count:
         msg = f"{name}: files that the table was made from have other content now: {landing.changed}"
         raise ChangedFileError(msg, hint=f"put the originals back; a new load is taken by: lakeward run {name}")
-    if not has_erasures and (accepted := _replaced_contents(log, before, current)):
+    if accepted := _replaced_contents(log, before, current):
         msg = (
             f"{name}: files had other content when they were read than now, which was accepted and ignored: "
             f"{listed(accepted, most=_NAMED)}; a reset would read it"
@@ -455,11 +455,24 @@ def _unread(context: TableContext, used: DataFrame) -> _Some:
 
 
 def _replaced_contents(log: DataFrame, before: Progress, current: Generation) -> list[str]:
-    """Return some files of the current generation that are recorded with more than one content."""
+    """Return some files of the current generation that are recorded with more than one content.
+
+    What an erasure made of a file does not count: it lacks rows that would not be read anyway.
+    """
     own = _file_rows(log, before).filter(F.col("generation") == current.number)
     used = own.filter(~F.col("disposition").isin(*(disposition.value for disposition in _NOT_USED)))
+    if ops := _rewriting_ops(log):
+        rewritten = used.filter(column(S.OP).isin(*ops)).select(S.FILE, "content").distinct()
+        used = used.join(rewritten, on=[S.FILE, "content"], how="left_anti")
     contents = used.groupBy(S.FILE).agg(F.count_distinct("content").alias("contents")).filter("contents > 1")
     return [row[0] for row in contents.orderBy(column(S.FILE).asc_nulls_first()).limit(_NAMED).collect()]
+
+
+def _rewriting_ops(log: DataFrame) -> list[int]:
+    """Return the ops that recorded files which an erasure rewrote."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull()
+    reason = F.get_json_object(column(S.DETAIL), "$.reason")
+    return [row[0] for row in log.filter(own & (reason == REWRITTEN_REASON)).select(S.OP).collect()]
 
 
 def _decisions(log: DataFrame, before: Progress) -> Mapping[str, int]:

@@ -28,6 +28,7 @@ from lakeward.mirror.op.apply import carried_stamps
 from lakeward.mirror.op.changelog import UNREAD, FileRecord, OpRecord, open_rows
 from lakeward.mirror.op.effect import ApplyPlan, Effect, PreparedOp, Strategy, capture
 from lakeward.mirror.op.erased import (
+    REWRITTEN_REASON,
     UNFINISHED_PROPERTY,
     UnfinishedErasure,
     bad_rows_of_keys,
@@ -324,7 +325,7 @@ def _prepared(context: TableContext, generation: int, files: Sequence[tuple[Ledg
     bases = capture(context)
     progress = progress_of(context, bases)
     following = replace(progress, op=progress.op + 1)
-    record = OpRecord(following.op, OpKind.BATCH, generation, following)
+    record = OpRecord(following.op, OpKind.BATCH, generation, following, reason=REWRITTEN_REASON)
     records = tuple(_record(context, entry, content) for entry, content in files)
     return PreparedOp(record, bases, bases.columns, (), records, (), None, 0, Effect(_NOTE_PLAN))
 

@@ -78,7 +78,8 @@ class OpRecord(Record):
     ``starts`` marks the first op of its generation, ``late`` an op with changes that precede others already applied.
     ``partial``: some changes lack columns; ``moves``: some change a key. ``back_to`` is the op whose state an undo or
     void restores. ``erasure`` holds the keys of an erase op. ``keys`` and ``reason`` are how many keys a repair
-    corrects, and why. ``decision`` explains how a load was interpreted.
+    corrects, and why; ops that record files which an erasure rewrote have a reason as well. ``decision`` explains how a
+    load was interpreted.
     """
 
     op: int

@@ -45,6 +45,8 @@ SALT_PROPERTY = "lakeward.erasure-salt"
 ERASED_PROPERTY = "lakeward.erased"
 # The erasure that is not finished yet; see UnfinishedErasure.
 UNFINISHED_PROPERTY = "lakeward.erasure-unfinished"
+# The reason of ops that record the new content of landing files which an erasure rewrote.
+REWRITTEN_REASON = "an erasure rewrote landing files"
 _SALT_BYTES = 16
 _RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
 
