@@ -20,6 +20,7 @@ from lakeward.formats.base import FileSummary, ReadSpec
 from lakeward.formats.dms.reader import read_file
 from lakeward.formats.file_order import number_of
 from lakeward.mirror.op import arrivals
+from lakeward.mirror.op import check as checking
 from lakeward.mirror.op import choose as choosing
 from lakeward.mirror.op import cut as cutting
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision, arrived
@@ -28,7 +29,7 @@ from lakeward.mirror.op.context import RunBudget, RunOptions, Waiting, Work
 from lakeward.mirror.op.ledger import ChangeFiles, OrderedFile, OrderedSides
 from lakeward.mirror.op.loads import undecided_loads
 from lakeward.mirror.prepare import _file_records, _op_record
-from lakeward.model import FileClass, LandingFile, OpKind, Progress, TableId
+from lakeward.model import FileClass, LandingFile, OpKind, OrderBy, Progress, TableId
 from lakeward.state.memory import MemoryStateStore
 from lakeward.storage.landing import Landing
 
@@ -71,6 +72,7 @@ class PlainTable:
             monkeypatch.setattr(module, "change_files", self._change_files)
         monkeypatch.setattr(cutting, "sides_in_order", self._sides_in_order)
         monkeypatch.setattr(cutting, "newest_place", self._newest_place)
+        monkeypatch.setattr(checking, "greatest_sequence_before", self._greatest_sequence_before)
         monkeypatch.setattr(arrivals, "last_arrival", self._last_arrival)
 
     # --- landing ---
@@ -258,6 +260,13 @@ class PlainTable:
         files = (record for record in standing if record.disposition in read)
         places = (file.summary.time for file in files if file.summary.file_class is FileClass.CHANGES)
         return max(places, default=None)
+
+    def _greatest_sequence_before(self, _context: Any, _progress: Progress, cut: str, _order: OrderBy) -> str | None:
+        read = ("consumed", "superseded")
+        standing = [logged.record for logged in self._logged if logged.op > self._undone]
+        files = [record.summary for record in standing if record.disposition in read]
+        changes = [file for file in files if file.file_class is FileClass.CHANGES and file.time < cut]
+        return max((file.last.sequence for file in changes if file.last is not None), default=None)
 
     def _last_arrival(self, _context: Any) -> int:
         return max((number_of(logged.record.summary.time) for logged in self._logged), default=0)

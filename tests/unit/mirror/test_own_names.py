@@ -381,6 +381,32 @@ def test_files_of_ops_that_are_undone_do_not_move_the_cut(table: PlainTable) -> 
     assert table.rows == {1: "one"}
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_changes_that_a_reload_contains_are_not_applied_on_top_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+) -> None:
+    table = PlainTable(tmp_path, monkeypatch, timestamp_column="ts", files={**OWN, "order": "column"})
+    table.land("part-0.csv", "2024-01-01 00:00:01,1,load", "2024-01-01 00:00:02,2,load")
+    table.land("delta_1.csv", "U,2024-02-01 11:50:00,1,in the reload")
+    table.run()
+    reload = ("2024-02-01 12:00:01,1,reload", "2024-02-01 12:00:02,2,reload")
+    late, later = "U,2024-02-01 11:40:00,1,late", "U,2024-02-01 12:30:00,2,later"
+    if apart:
+        table.land("part-0.csv", *reload, at=1_800_000_000)
+        table.run()
+        table.land("delta_2.csv", late)
+    else:
+        table.land("delta_2.csv", late, later)
+        table.run()
+        table.land("part-0.csv", *reload, at=1_800_000_000)
+    assert "before others which that load contains" in table.stops()
+    assert table.rows[1] == "reload"
+    table.remove("delta_2.csv")
+    table.land("delta_3.csv", later)
+    table.run()
+    assert table.rows == {1: "reload", 2: "later"}
+
+
 # --- stories ---
 
 OUT_OF_ORDER = (HoldBack, Deliver)

@@ -19,7 +19,8 @@ from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.sniffing import sniff_bad_rows
 from lakeward.mirror.op.adopted import outdated_files_hint
 from lakeward.mirror.op.choose import recut_hint
-from lakeward.mirror.op.ledger import bad_row_details
+from lakeward.mirror.op.ledger import bad_row_details, greatest_sequence_before
+from lakeward.mirror.op.places import cut_at
 from lakeward.model import USUAL_LAG_US, FileClass, OrderBy, time_digits
 from lakeward.text import count
 from lakeward.transforms.columns import column, columns, conformed
@@ -57,7 +58,8 @@ def require_fitting_times(context: TableContext, work: Work, progress: Progress,
     """Refuse change files whose commit times contradict the generation that their names indicate.
 
     Raises:
-        CutError: a file named before a reload holds later commits, or one named after it only much older ones.
+        CutError: a file named before a reload holds later commits, or one named after it only much older ones, or its
+            order column shows changes from before the reload.
     """
     if context.options.cut is not None:
         return  # the user has decided
@@ -69,11 +71,49 @@ def require_fitting_times(context: TableContext, work: Work, progress: Progress,
             if file.newest_commit is None or file.newest_commit >= newer.load_from:
                 raise _contradiction(context, file, newer, "is named before the load")
     own = work.generation
+    if own.number > 1 and context.settings.files.order == "column":
+        _require_later_changes(context, own, progress, files)
     if own.number == 1 or own.load_from is None:
         return
     for file in with_rows:
         if file.newest_commit is not None and file.newest_commit < own.load_from - USUAL_LAG_US:
             raise _contradiction(context, file, own, "is named after the load")
+
+
+def _require_later_changes(
+    context: TableContext, own: Generation, progress: Progress, files: Sequence[FileSummary]
+) -> None:
+    """Refuse files that follow a reload with changes that come before others which the reload contains.
+
+    They would be applied on top of the load without those others, which may be of the same rows.
+    """
+    firsts = [file for file in files if file.first is not None and file.order_by is not None]
+    if not firsts or not own.cut:
+        return
+    oldest = min(firsts, key=lambda file: file.first.sequence if file.first is not None else "")
+    assert oldest.first is not None  # filtered above
+    assert oldest.order_by is not None
+    newest = greatest_sequence_before(context, progress, own.cut, oldest.order_by)
+    if newest is None or oldest.first.sequence >= newest:
+        return
+    current = progress.generation
+    reached = progress.last_place if current is not None and current.number == own.number else None
+    if reached is not None and reached.sequence < newest:
+        return  # the user has decided that its values begin anew with the load
+    raise _late_changes(context, oldest, own)
+
+
+def _late_changes(context: TableContext, file: FileSummary, own: Generation) -> CutError:
+    table = quote(str(context.table))
+    msg = (
+        f"{context.table}: {file.path} follows the load of generation {own.number}, and holds changes that come before "
+        "others which that load contains: it cannot be known whether they are in the load, too"
+    )
+    hint = (
+        f"they are in it: take them out of the file, or move it out of landing; they follow it: lakeward run {table} "
+        f"{cut_at(file)}"
+    )
+    return CutError(msg, hint=hint)
 
 
 def _contradiction(context: TableContext, file: FileSummary, generation: Generation, position: str) -> CutError:

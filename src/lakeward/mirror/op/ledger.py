@@ -17,7 +17,7 @@ from lakeward.errors import BugError, ConfigurationError
 from lakeward.formats.file_order import NOT_RECORDED, TIME_PATTERN, number_of
 from lakeward.iceberg.define import LOGGED_STAMP
 from lakeward.mirror.op.changelog import REBUILD, FileRecord, LoadDecision, OpRecord, arrived
-from lakeward.model import Disposition, FileClass, OpKind, Progress
+from lakeward.model import Disposition, FileClass, OpKind, OrderBy, Progress
 from lakeward.text import json_object, refusing_damage
 from lakeward.transforms.columns import column
 from lakeward.transforms.fold import is_standing
@@ -124,6 +124,22 @@ def newest_place(context: TableContext, progress: Progress) -> str | None:
     own = (column(S.KIND) == S.KIND_FILE) & is_read & is_comparable & is_standing(progress.undone)
     files = context.changelog.read(snapshot).filter(own)
     found: str | None = files.agg(F.max(S.FILE_TIME)).collect()[0][0]
+    return found
+
+
+def greatest_sequence_before(context: TableContext, progress: Progress, cut: str, order_by: OrderBy) -> str | None:
+    """Return the greatest value of the order column in change files before a cut, None where there is none."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None:
+        return None
+    disposition, file_class, order, last = (
+        F.get_json_object(column(S.DETAIL), path)
+        for path in ("$.disposition", "$.file.file_class", "$.file.order_by", "$.file.last.sequence")
+    )
+    read = (Disposition.CONSUMED.value, Disposition.SUPERSEDED.value)
+    is_read = disposition.isin(*read) & (file_class == FileClass.CHANGES.value) & (order == order_by.value)
+    own = (column(S.KIND) == S.KIND_FILE) & is_read & (column(S.FILE_TIME) < cut) & is_standing(progress.undone)
+    found: str | None = context.changelog.read(snapshot).filter(own).agg(F.max(last)).collect()[0][0]
     return found
 
 
