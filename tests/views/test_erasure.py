@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from lakeward.cli.main import cli
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.iceberg.define import mirror_of
 from lakeward.mirror.op.steps import Step
 from lakeward.model import TableId
-from tests.spark.crash import Crash, leave_branches, steps_of
+from tests.spark.crash import Crash, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import check_books
+from tests.views.versions import made, names, set_up
 
 if TYPE_CHECKING:
     from lakeward.views.erasure import Receipt
@@ -157,6 +159,30 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
     scene.forget_state()
     assert scene.run().ops == ()
     check_gone(scene, landing=True)
+
+
+@pytest.mark.soak
+def test_erased_key_does_not_come_back_by_a_version_that_a_crash_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_branches(monkeypatch)
+    set_up(scene)
+    place = Path(made(scene, "2020-11-14"))
+    crash_at(scene, "publish.aside", lambda: made(scene, "2020-11-14", replace=True))
+    assert not place.exists()
+    # Files that nobody can account for: no proof while they are there.
+    unknown = place.parent / ".replaced-version=2020-11-13@0123456789ab" / "rows.csv"
+    unknown.parent.mkdir()
+    unknown.write_text("2")
+    with pytest.raises(DataError, match="version=2020-11-13@0123456789ab may hold what was erased"):
+        scene.lakeward.erase(TABLE, [{"id": 2}], reason="request 4711")
+    shutil.rmtree(unknown.parent)
+    [receipt] = scene.lakeward.resume_erasure(TABLE)
+    assert receipt.proved and f"publication {place}" in str([found.place for found in receipt.places])
+    assert names(scene, str(place)).keys() == {1}
+    made(scene, "2020-11-13")
+    assert [path.name for path in place.parent.iterdir() if path.name.startswith(".")] == []
+    assert all(2 not in pq.ParquetFile(file).read()["id"].to_pylist() for file in place.parent.rglob("*.parquet"))
 
 
 def test_erased_key_does_not_come_back_by_old_files_and_comes_back_by_a_new_row(scene: Scene) -> None:

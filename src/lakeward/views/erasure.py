@@ -17,7 +17,7 @@ from lakeward import schemas as S
 from lakeward.column_policy import POLICY_PROPERTY, dropped, stored_policy
 from lakeward.config.policy import policy_of
 from lakeward.documents import Document
-from lakeward.errors import BugError, ConfigurationError
+from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.formats.dms.quarantined import HAS_KEY
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.iceberg.cleanup import (
@@ -73,12 +73,13 @@ from lakeward.mirror.op.protected import protected_rows
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import finish_interrupted
 from lakeward.spark.workspace import Workspace
+from lakeward.storage.claims import shown
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.versions import VALID_FROM
 from lakeward.views.history.keys import row_key
 from lakeward.views.history.scd2 import shown_names
-from lakeward.views.versions.folders import find_version
+from lakeward.views.versions.folders import find_version, place_of, publishing, tidy, unfinished_folders
 from lakeward.views.versions.foreign import list_foreign, read_foreign
 from lakeward.views.versions.manage import rebuild_publication
 from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
@@ -135,9 +136,44 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
     """Return the files that were published before the erasure; tags are cleaned with the mirror."""
-    metadata = context.mirror.metadata()
-    known = [publication for publication in list_publications(metadata) if publication.kind is not PublicationKind.TAG]
+    known = _recorded(context)
     return [publication for publication in known if _exists(context, publication) and publication.op <= record.op]
+
+
+def _recorded(context: TableContext) -> list[Publication]:
+    found = list_publications(context.mirror.metadata())
+    return [publication for publication in found if publication.kind is not PublicationKind.TAG]
+
+
+def tidy_publications(context: TableContext) -> list[str]:
+    """Finish or remove what dead publishers left beside published files, and return the hidden folders that stay.
+
+    A folder that was staged before the erasure would otherwise get its place after it, with what was erased.
+    """
+    if not _recorded(context):
+        return []
+    left: set[str] = set()
+    with publishing(context) as lease:
+        for publication in _recorded(context):
+            store = open_filesystem(context.spark, context.config, publication.location)
+            place = place_of(store, publication.location)
+            tidy(place)
+            left |= {*unfinished_folders(place)}
+        lease.require()
+    return sorted(left)
+
+
+def _require_tidy(context: TableContext) -> None:
+    """Require that no hidden folder holds rows, which the scan would not see.
+
+    Raises:
+        DataError: there is one, and nothing shows that it may be removed.
+    """
+    if left := tidy_publications(context):
+        msg = f"{context.table}: {shown(left)} may hold what was erased, and nothing shows that Lakeward may remove it"
+        raise DataError(
+            msg, hint=f"inspect it, move it elsewhere or remove it; lakeward erase {context.table} --resume"
+        )
 
 
 def _exists(context: TableContext, publication: Publication) -> bool:
@@ -188,6 +224,7 @@ def foreign_traces(context: TableContext, record: OpRecord) -> list[LandingTrace
 
 def clean_publications(context: TableContext, record: OpRecord) -> None:
     """Rebuild every published version that holds erased rows, which removes the files that held them."""
+    tidy_publications(context)
     holding = [
         (publication, rows_in_publication(context, record, publication)) for publication in published(context, record)
     ]
@@ -453,6 +490,7 @@ def finish_erasure(context: TableContext, record: OpRecord) -> Receipt:
         traces = rewrite_landing(context, erasure, traces)
     traces += foreign_traces(context, record)
     context.reached(Step.ERASE_LANDING)
+    _require_tidy(context)
     unfinished = unfinished_erasure(context.changelog.metadata()) or UnfinishedErasure(record.op)
     places, without_key = _places(context, record, unfinished), bad_rows_without_key(context, record)
     expired += unfinished.expired or 0

@@ -17,7 +17,7 @@ from lakeward.logs import event
 from lakeward.mirror.op.steps import Step
 from lakeward.model import TableId
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.storage.claims import MANIFEST, SET_ASIDE, SUCCESS, listed_files, shown
+from lakeward.storage.claims import GONE, MANIFEST, SET_ASIDE, STAGING, SUCCESS, listed_files, shown
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.publish import PublishHooks, not_as_written, remove_published, replace_folder
 from lakeward.storage.publish import tidy as tidy_folders
@@ -118,6 +118,14 @@ def publishing(context: TableContext) -> Iterator[HeldLease]:
 def tidy(place: VersionPlace) -> None:
     """Finish or undo what a dead publisher left in a table's folder; the caller holds the publishing lease."""
     tidy_folders(place.store, place.folder, lease=place.table)
+
+
+def unfinished_folders(place: VersionPlace) -> list[str]:
+    """Return the hidden folders beside a version that hold files: what publishers left, or are writing now."""
+    if not place.store.can_rename:
+        return []
+    hidden = [name for name in place.store.folders(place.root) if name.startswith((STAGING, SET_ASIDE, GONE))]
+    return [f"{place.root}/{name}" for name in hidden if place.store.files(f"{place.root}/{name}")]
 
 
 def require_free(place: VersionPlace, *, replace: bool) -> None:
