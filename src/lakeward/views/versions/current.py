@@ -37,6 +37,7 @@ from lakeward.views.versions.places import (
     misplaced,
     place_version,
     require_free_names,
+    retire_unpointed,
     withdraw,
 )
 from lakeward.views.versions.register import (
@@ -206,14 +207,19 @@ def _publish(
 
 def _require_own_names(context: TableContext, wanted: WantedCopy) -> Pointer | None:
     pointer = wanted.place.own_pointer()
-    manifests = [
-        place_of(wanted.place.store, publication.location).manifest() for publication in _known(context, wanted.place)
-    ]
+    manifests = _manifests(context, wanted.place)
     # The file may be that of a version whose switch was interrupted.
-    digests = {found.digest for found in manifests if found and found.digest and found.single_file}
+    digests = {found.digest for found in manifests if found.digest and found.single_file}
     digests |= {pointer.digest} if pointer and pointer.digest else set()
     require_free_names(wanted.place, wanted.shape, pointer, digests)
+    retire_unpointed(wanted.place, manifests, pointer, wanted=wanted.shape.single_file)
     return pointer
+
+
+def _manifests(context: TableContext, place: CopyPlace) -> list[Manifest]:
+    """Return the manifests of a copy's complete versions."""
+    found = [place_of(place.store, publication.location).manifest() for publication in _known(context, place)]
+    return [manifest for manifest in found if manifest is not None]
 
 
 def _finished_before(context: TableContext, wanted: WantedCopy, found: AsOf) -> Publication | None:
@@ -259,6 +265,7 @@ def withdraw_current(context: TableContext, publication: Publication, removed: S
         return
     if pointer is not None and pointer.registered:
         unregister(context, pointer.registered)
+    retire_unpointed(place, _manifests(context, place), pointer)
     withdraw(place, pointer)
 
 

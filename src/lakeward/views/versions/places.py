@@ -158,6 +158,22 @@ def require_free_names(copy: CopyPlace, shape: FileShape, pointer: Pointer | Non
                 raise ConfigurationError(msg, hint="move it elsewhere, or publish to another folder")
 
 
+def retire_unpointed(
+    copy: CopyPlace, manifests: Iterable[Manifest], pointer: Pointer | None, *, wanted: str = ""
+) -> None:
+    """Remove the single files, except that of the ``wanted`` name, that a crash left before the pointer was written.
+
+    Only the manifest of their version shows that they are Lakeward's: the caller replaces or removes it afterwards.
+    """
+    for manifest in manifests:
+        file, digest = manifest.single_file, manifest.digest
+        is_pointed = pointer is not None and (pointer.file, pointer.digest) == (file, digest)
+        if not file or digest is None or file == wanted or is_pointed:
+            continue
+        if copy.store.digest(f"{copy.root}/{file}") == digest:
+            copy.store.remove(copy.root, [file])
+
+
 def place_version(copy: CopyPlace, place: VersionPlace, manifest: Manifest, pointer: Pointer | None) -> None:
     """Make a version visible to readers: by the link, by symlink manifests, or as the single file.
 
