@@ -101,6 +101,26 @@ def test_folders_by_value_are_read_once_by_every_reader(scene: Scene) -> None:
     assert not scene.lakeward.spark.catalog.tableExists(f"spark_catalog.{REGISTERED}"), "it would read removed files"
 
 
+def test_a_registered_table_is_dropped_with_its_setting_wherever_the_copy_was(scene: Scene) -> None:
+    def exist() -> list[str]:
+        tables = scene.lakeward.spark.catalog
+        return [name for name in ("shop.x", "shop.y") if tables.tableExists(f"spark_catalog.{name}")]
+
+    scene.table(publish={"to": "./shared", "register": "shop.x"})
+    scene.land("LOAD00000001.csv", "I,1,one,a,1.50")
+    # No pointer names the table yet, and the record that does is replaced by the next run.
+    crash_at(scene, "publish.registered")
+    assert exist() == ["shop.x"]
+    publish(scene)
+    assert exist() == []
+    publish(scene, register="shop.x")
+    publish(scene, to="./elsewhere", register="shop.y")
+    assert exist() == ["shop.y"], "it would go on pointing to a version that is not kept up"
+    assert {version.registered for version in scene.lakeward.snapshots.list()} == {"", "shop.y"}
+    publish(scene, to="./elsewhere")
+    assert exist() == []
+
+
 def test_one_file_at_a_fixed_name(scene: Scene) -> None:
     scene.table()
     scene.land("LOAD00000001.csv", 'I,2,"say ""hi"", ok",b,2.00', "I,1,one,a,1.50", 'I,3,,"",NULL')

@@ -29,7 +29,7 @@ from lakeward.views.versions.create import (
 from lakeward.views.versions.dates import earlier_versions, write_dates
 from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, tidy
 from lakeward.views.versions.layouts import PARTITIONED, SINGLE, FileShape, VersionTarget
-from lakeward.views.versions.manifest import PublicationKind, list_publications
+from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
 from lakeward.views.versions.places import (
     CopyPlace,
     Pointer,
@@ -48,6 +48,7 @@ from lakeward.views.versions.register import (
     require_name,
     unregister,
 )
+from lakeward.views.versions.schedule import Schedule
 from lakeward.views.versions.tags import remove_versions
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from lakeward.config import PublishSettings
     from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
     from lakeward.storage.claims import Claim
     from lakeward.views.versions.dates import EarlierVersion
     from lakeward.views.versions.manifest import Manifest, Publication
@@ -79,11 +81,23 @@ def publish_current(context: TableContext) -> Publication | None:
     """
     settings = context.settings.publish
     if settings is None:
+        _drop_tables(context, _taken_by_schedule(context))
         return None
     bases = capture(context)
     if bases.mirror is None or not bases.applied:
         return None
     wanted = _wanted(context, settings)
+    pointer = wanted.place.pointer()
+    # Only their records name these tables, and records of the same op are about to be replaced.
+    unpointed = [found for found in _unwanted(context, wanted) if not pointer or found.registered != pointer.registered]
+    _drop_tables(context, unpointed)
+    made = _updated(context, wanted, bases)
+    _drop_tables(context, _unwanted(context, wanted))
+    return made
+
+
+def _updated(context: TableContext, wanted: WantedCopy, bases: Bases) -> Publication | None:
+    """Update a copy to the mirror, and return it where it is new."""
     known = _known(context, wanted.place)
     if not _is_published(wanted, bases.applied, known):
         with publishing(context) as lease:
@@ -93,6 +107,37 @@ def publish_current(context: TableContext) -> Publication | None:
         with publishing(context):
             remove_versions(context, superseded)
     return None
+
+
+def _registered(context: TableContext) -> list[Publication]:
+    """Return the recorded copies, of all places, that an external table was made for."""
+    metadata = context.mirror.find_metadata()
+    known = list_publications(metadata) if metadata else []
+    return [found for found in known if found.kind is PublicationKind.CURRENT and found.registered]
+
+
+def _unwanted(context: TableContext, wanted: WantedCopy) -> list[Publication]:
+    """Return the copies whose external table the settings no longer name; catalogs do not distinguish case."""
+    return [found for found in _registered(context) if found.registered.lower() != wanted.registered.lower()]
+
+
+def _taken_by_schedule(context: TableContext) -> list[Publication]:
+    """Return the copies of former settings whose external table the schedule is to point to its own versions."""
+    schedule = Schedule.of(context)
+    taken = {schedule.registered.lower(), schedule.register_all.lower()} if schedule else set()
+    return [found for found in _registered(context) if found.registered.lower() in taken]
+
+
+def _drop_tables(context: TableContext, former: Sequence[Publication]) -> None:
+    """Drop the external tables of copies, where they still point to one, and remove them from the records."""
+    if not former:
+        return
+    with publishing(context):
+        locations = [found.location for found in _registered(context)]
+        for name in {found.registered for found in former}:
+            unregister(context, name, locations)
+        for found in former:
+            record_publication(context.mirror, replace(found, registered=""))
 
 
 def rebuild_current(context: TableContext, publication: Publication) -> Publication:
@@ -264,7 +309,7 @@ def withdraw_current(context: TableContext, publication: Publication, removed: S
     if pointer is not None and not any(_leads_to(pointer, version) for version in removed):
         return
     if pointer is not None and pointer.registered:
-        unregister(context, pointer.registered)
+        unregister(context, pointer.registered, place.examples)
     retire_unpointed(place, _manifests(context, place), pointer)
     withdraw(place, pointer)
 
@@ -386,9 +431,9 @@ def _switch(
     if wanted.registered:
         comments = {field.name: text for field in found.rows.schema if (text := field.metadata.get("comment"))}
         register(context, made, comments)
-    if pointer is not None and pointer.registered and pointer.registered != wanted.registered:
+    if pointer is not None and pointer.registered and pointer.registered.lower() != wanted.registered.lower():
         # It would go on pointing to a version that is about to be removed.
-        unregister(context, pointer.registered)
+        unregister(context, pointer.registered, wanted.place.examples)
     wanted.place.write_pointer(
         Pointer(
             table=str(context.table),

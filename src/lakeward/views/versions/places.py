@@ -88,6 +88,11 @@ class CopyPlace:
         """The folder of the versions."""
         return f"{self.to}/{VERSIONS}/{self.table}"
 
+    @property
+    def examples(self) -> tuple[str, str]:
+        """Folders as those of versions are, of the present layout and the former one."""
+        return f"{self.versions}/{VERSION_PREFIX}", f"{self.root}/{VERSION_PREFIX}"
+
     def version(self, name: str) -> VersionPlace:
         """Return the place of a version."""
         return VersionPlace(self.store, self.versions, name)

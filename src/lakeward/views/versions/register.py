@@ -137,13 +137,17 @@ class GlueTables:
             if present is not None and _is_for_one_version(present.get("Parameters", {}), owner):
                 self._client.delete_table(**self._catalog, DatabaseName=database, Name=table)
 
-    def points_to(self, name: str, location: str) -> bool:
-        """Whether a table that Lakeward created points to a version."""
+    def location(self, name: str) -> str:
+        """Return where a table that Lakeward created points to, empty where there is none."""
         with s3_errors(f"glue://{name}"):
             found = self._find(*name.split("."))
         if found is None or OWN_PARAMETER not in found.get("Parameters", {}):
-            return False
-        return bool(found["StorageDescriptor"]["Location"] == for_glue(location))
+            return ""
+        return str(found["StorageDescriptor"]["Location"])
+
+    def points_to(self, name: str, location: str) -> bool:
+        """Whether a table that Lakeward created points to a version."""
+        return self.location(name) == for_glue(location)
 
     def _find(self, database: str, table: str) -> Mapping[str, Any] | None:
         try:
@@ -377,8 +381,13 @@ def register(context: TableContext, publication: Publication, comments: Comments
     context.reached(Step.PUBLISH_REGISTERED)
 
 
-def unregister(context: TableContext, name: str) -> None:
-    """Remove the external table of a context's table, if Lakeward made it for that one; files stay."""
+def unregister(context: TableContext, name: str, versions: Sequence[str] | None = None) -> None:
+    """Remove the external table of a context's table, if Lakeward made it for that one; files stay.
+
+    With the folders of ``versions``, only if it points to one of them or to one that was beside them.
+    """
+    if versions is not None and not _points_beside(context, name, versions):
+        return
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
             glue.forget(name, str(context.table))
@@ -386,15 +395,35 @@ def unregister(context: TableContext, name: str) -> None:
         _SessionTables(context).forget(name)
 
 
-def renew_registration(context: TableContext, publication: Publication, former: str | None = None) -> None:
-    """Renew a registered table after its version was rebuilt, if it still points to its present or ``former`` place."""
-    location = former or publication.location
+def _points_beside(context: TableContext, name: str, versions: Sequence[str]) -> bool:
+    found = _location_of(context, name).rstrip("/").rpartition("/")[0]
+    roots = {version.rpartition("/")[0] for version in versions}
+    return any(is_same_place(found, _address(context, root)) for root in roots) if found else False
+
+
+def points_to(context: TableContext, name: str, location: str) -> bool:
+    """Whether a table that Lakeward created points to a version."""
+    found = _location_of(context, name)
+    return bool(found) and is_same_place(found, _address(context, location))
+
+
+def _location_of(context: TableContext, name: str) -> str:
+    """Return where a table that Lakeward created points to, empty where there is none."""
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
-            points = glue.points_to(publication.registered, location)
-    else:
-        points = _SessionTables(context).points_to(publication.registered, location)
-    if points:
+            return glue.location(name)
+    return _SessionTables(context).location(name)
+
+
+def _address(context: TableContext, location: str) -> str:
+    if catalog_kind(context.config) is CatalogKind.GLUE:
+        return for_glue(location)
+    return open_filesystem(context.spark, context.config, location).for_spark(location)
+
+
+def renew_registration(context: TableContext, publication: Publication, former: str | None = None) -> None:
+    """Renew a registered table after its version was rebuilt, if it still points to its present or ``former`` place."""
+    if points_to(context, publication.registered, former or publication.location):
         register(context, publication)
 
 
@@ -448,15 +477,14 @@ class _SessionTables:
         msg = f"{SESSION_CATALOG}.{name} exists already and {reason}"
         raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
 
-    def points_to(self, name: str, location: str) -> bool:
-        """Whether a table that Lakeward created points to a version."""
+    def location(self, name: str) -> str:
+        """Return where a table that Lakeward created points to, empty where there is none."""
         full = session_name(name)
         present = self._properties(full)
         if present is None or OWN_PROPERTY not in present:
-            return False
+            return ""
         described = {row[0]: row[1] for row in self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()}
-        store = open_filesystem(self._spark, self._context.config, location)
-        return is_same_place(described.get("Location", ""), store.for_spark(location))
+        return str(described.get("Location", ""))
 
     def _properties(self, full: str) -> dict[str, str] | None:
         """Return the properties of a table by name, None where there is no such table."""
