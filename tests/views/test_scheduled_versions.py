@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.mirror.op.steps import Step
 from lakeward.model import micros_of
-from lakeward.views.versions import schedule, scheduled
+from lakeward.views.versions import current, schedule, scheduled
 from tests.spark.crash import crash_at, leave_branches
 from tests.spark.scene import TABLE
 from tests.views.versions import SETTINGS, line, made, names, set_up, states
@@ -86,8 +86,8 @@ def test_a_run_makes_the_version_of_each_past_day_renews_it_and_keeps_the_newest
     clock.at("2020-11-18T00:00:00")
     scene.land("20201118-000000000.csv", line("D", "2020-11-15 12:00:00", 1, "NULL"))
     scene.land("20201117-100000000.csv", line("U", "2020-11-16 12:00:00", 4, "changed"))
-    report = scene.run(files=frozenset([f"{TABLE.replace('.', '/')}/20201118-000000000.csv"]))
-    assert done(report) == [("renewed", "2020-11-15")]
+    only = frozenset([f"{TABLE.replace('.', '/')}/20201118-000000000.csv"])
+    assert done(scene.run(files=only)) == [("renewed", "2020-11-15")]
     [due] = scene.lakeward.snapshots.schedule()
     assert (due.due, due.overdue, due.waits) == (
         ("2020-11-16", "2020-11-17"), True, "files that landed are not applied yet",
@@ -119,6 +119,8 @@ def test_a_run_makes_the_version_of_each_past_day_renews_it_and_keeps_the_newest
     assert {row[0] for row in listed(scene, "shop.product_versions")} == {f"2020-11-{day}" for day in (15, 16, 17, 18)}
     assert (scene.run().outcome, "2020-11-13" in states(scene)) == ("idle", False), "what was dropped came back"
     # A table of another kind is not taken over; the rows and the version are there all the same.
+    # The one of that name was dropped when the settings left it out.
+    scene.lakeward.spark.sql("CREATE TABLE spark_catalog.shop.latest (id int) USING parquet")
     clock.at("2020-11-20T00:00:00")
     scene.configure({TABLE: {**wider, "snapshots": plan_for(scene, register_all="shop.latest")}})
     scene.land("20201119-120000000.csv", line("D", "2020-11-19 10:00:00", 2, "NULL") + ",7")
@@ -127,8 +129,8 @@ def test_a_run_makes_the_version_of_each_past_day_renews_it_and_keeps_the_newest
     assert (len(failed.ops), failed.exit_code, names(scene, folder(scene, "2020-11-19"))) == (1, 2, {4: "changed"})
     [report] = scene.lakeward.snapshots.create([TABLE], as_of="2020-11-19", to=str(scene.folder / "out"), replace=True)
     assert "was made by the schedule" in str(report.message)
-    scene.lakeward.spark.sql("DROP TABLE spark_catalog.shop.product_versions")
-    scene.lakeward.spark.sql("DROP TABLE spark_catalog.shop.latest")
+    for name in ("product_versions", "latest"):
+        scene.lakeward.spark.sql(f"DROP TABLE spark_catalog.shop.{name}")
 
 
 def test_a_crash_at_any_step_is_made_good_by_the_next_run(
@@ -169,5 +171,33 @@ def test_a_crash_at_any_step_is_made_good_by_the_next_run(
     assert scene.lakeward.remove_table(TABLE, drop_data=True).left == ()
     assert not list((scene.folder / "out").rglob("*.parquet"))
     assert spark.sql("SHOW PARTITIONS spark_catalog.crash.all_versions").collect() == []
-    for name in ("latest", "all_versions"):
-        spark.sql(f"DROP TABLE spark_catalog.crash.{name}")
+    assert not spark.catalog.tableExists("spark_catalog.crash.latest")
+    spark.sql("DROP TABLE spark_catalog.crash.all_versions")
+
+
+def test_the_registered_table_follows_settings_and_what_is_dropped(
+    scene: Scene, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def location(name: str) -> str:
+        spark = scene.lakeward.spark
+        if not spark.catalog.tableExists(f"spark_catalog.{name}"):
+            return ""
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED spark_catalog.{name}").collect()
+        return str({row[0]: row[1] for row in rows}["Location"]).removeprefix("file:")
+
+    monkeypatch.setattr(current, "require_lasting", lambda *_: None)
+    clock.at("2020-11-15T10:00:00")
+    set_up(scene, publish={"to": "./shared", "register": "moved.x"})
+    # Its name is used again, for the schedule.
+    clock.at("2020-11-17T00:00:00")
+    scene.configure({TABLE: {**SETTINGS, "snapshots": plan_for(scene, register="moved.x", start="2020-11-15")}})
+    assert done(scene.run()) == [("made", "2020-11-15"), ("made", "2020-11-16")]
+    assert location("moved.x") == folder(scene, "2020-11-16")
+    scene.lakeward.snapshots.drop(TABLE, version="2020-11-16")
+    assert location("moved.x") == ""
+    scene.run()
+    assert location("moved.x") == folder(scene, "2020-11-15")
+    scene.configure({TABLE: {**SETTINGS, "snapshots": plan_for(scene, register="moved.y", start="2020-11-15")}})
+    scene.run()
+    assert (location("moved.x"), location("moved.y")) == ("", folder(scene, "2020-11-15"))
+    scene.lakeward.spark.sql("DROP TABLE spark_catalog.moved.y")

@@ -229,7 +229,7 @@ def refresh(invocation: Invocation, names: tuple[str, ...], version: str | None)
 def drop(invocation: Invocation, name: str, **choices: Any) -> int:
     """Drop snapshots of a table: one by its name, or by number and age.
 
-    Files and tags are removed; a registered table that points to a dropped version is left as it is.
+    Files and tags are removed; a registered table that points to a dropped version is dropped with it.
     """
     with invocation.lake() as lake:
         reports = lake.snapshots.drop(name, **choices)

@@ -24,11 +24,13 @@ from lakeward.views.versions.manage import outdated_since, rebuild_files
 from lakeward.views.versions.manifest import list_publications, record_publication
 from lakeward.views.versions.register import (
     Pointing,
+    points_to,
     register,
     renew_registration,
     require_free_name,
     require_lasting,
     require_name,
+    unregister,
 )
 from lakeward.views.versions.schedule import (
     Schedule,
@@ -229,16 +231,35 @@ class _Work:
         context, schedule, versions = self._context, self._schedule, self._versions()
         if not versions:
             return
-        newest = versions[-1]
-        if schedule.registered and newest.registered != schedule.registered:
-            with publishing(context):
-                pointed = replace(newest, registered=schedule.registered)
-                register(context, pointed)
-                record_publication(context.mirror, pointed)
+        if schedule.registered:
+            self._point_to_newest(versions[-1], schedule.registered)
+        self._drop_former_tables(schedule.registered)
         state = schedule_state(context.mirror.metadata())
         if schedule.register_all and state is not None and state.listed is None:
             with publishing(context):
                 self._list_all(state, schedule.register_all, schedule.settings.version_column, versions)
+
+    def _point_to_newest(self, newest: Publication, name: str) -> None:
+        """Point the external table to the newest version, also where the one it pointed to was dropped."""
+        context, pointed = self._context, replace(newest, registered=name)
+        if pointed == newest and points_to(context, name, newest.location):
+            return
+        with publishing(context):
+            register(context, pointed)
+            record_publication(context.mirror, pointed)
+
+    def _drop_former_tables(self, kept: str) -> None:
+        """Drop the external tables of former settings, and remove them from the records of versions."""
+        context = self._context
+        known = [found for found in list_publications(context.mirror.metadata()) if found.period is not None]
+        former = [found for found in known if found.registered and found.registered.lower() != kept.lower()]
+        if not former:
+            return
+        with publishing(context):
+            for name in {found.registered for found in former}:
+                unregister(context, name, [found.location for found in known])
+            for found in former:
+                record_publication(context.mirror, replace(found, registered=""))
 
     def _list_all(self, state: ScheduleState, name: str, column: str, versions: list[Publication]) -> None:
         # Noted first: what is dropped after a crash must leave this table, too.

@@ -33,6 +33,7 @@ from lakeward.views.versions.manifest import (
     new_id,
 )
 from lakeward.views.versions.marks import remove_marks
+from lakeward.views.versions.register import points_to, unregister
 from lakeward.views.versions.schedule import unlist
 
 if TYPE_CHECKING:
@@ -229,11 +230,13 @@ def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
 def remove_versions(context: TableContext, folders: Sequence[Publication]) -> None:
     """Remove version folders one after the other; the caller holds the publishing lease.
 
-    A version leaves the tables over all versions before its files go.
+    A version leaves the tables over all versions before its files go, and an external table that points to it, too.
     """
     mirror_uuid = table_uuid(context)
     for folder in folders:
         unlist(context, folder)
+        if folder.registered and points_to(context, folder.registered, folder.location):
+            unregister(context, folder.registered)
         place = place_of(open_filesystem(context.spark, context.config, folder.location), folder.location)
         tidy(place)
         remove_folder(place, mirror_uuid)
