@@ -529,7 +529,21 @@ def _named(table: str, found: Sequence[Publication], version: str) -> list[Publi
         shown = ", ".join(dict.fromkeys(publication.version for publication in found)) or "none"
         msg = f"{table} has no version {version!r}; it has {shown}"
         raise ConfigurationError(msg, hint=f"lakeward snapshot list {table}")
-    return named
+    # Readers open them, and they are named by their ops as other versions are: a name alone does not mean them.
+    kept = _newest_copies(found) - {version}
+    chosen = [publication for publication in named if publication.location not in kept]
+    if not chosen:
+        msg = f"{table}: {version!r} is the copy of the current state, which is dropped only by its location"
+        raise ConfigurationError(msg, hint=f"lakeward snapshot drop {table} --version {named[-1].location}")
+    return chosen
+
+
+def _newest_copies(found: Sequence[Publication]) -> set[str]:
+    """Return the location of the newest copy of the current state in each place."""
+    from lakeward.views.versions.manifest import PublicationKind
+
+    copies = [publication.location for publication in found if publication.kind is PublicationKind.CURRENT]
+    return set({location.rpartition("/")[0]: location for location in copies}.values())
 
 
 def _absolute(location: str | None) -> str | None:

@@ -220,7 +220,11 @@ def refresh(invocation: Invocation, names: tuple[str, ...], version: str | None)
 
 @command("drop")
 @click.argument("name", metavar="TABLE")
-@click.option("--version", metavar="VERSION", help="Drop the version of this name: its files, its tag, or both.")
+@click.option(
+    "--version",
+    metavar="VERSION",
+    help="Drop the version of this name: its files, its tag, or both; the current copy only by its location.",
+)
 @click.option(
     "--keep", type=click.IntRange(min=0), metavar="N", help="Drop all but the newest N of each folder, and of the tags."
 )

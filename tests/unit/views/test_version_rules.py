@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.api.snapshots import SnapshotReport, Snapshots, _table_to_register, snapshots_exit_code
+from lakeward.api.snapshots import SnapshotReport, Snapshots, _named, _table_to_register, snapshots_exit_code
 from lakeward.columns import Column
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError, DataError
@@ -207,6 +207,22 @@ def test_a_registered_table_that_is_gone_is_not_an_error(tmp_path):
     spark = SimpleNamespace(catalog=catalog, sql=lambda text: pytest.fail(f"Spark would log an error: {text}"))
     gone = replace(publication("1", 1, PublicationKind.FILES), registered="default.product_snapshot")
     renew_registration(SimpleNamespace(spark=spark, config=parse_config({}, base=tmp_path)), gone)
+
+
+def test_a_name_does_not_drop_the_copy_that_readers_open():
+    copies = "/shared/_lakeward_versions/sales.product"
+    found = [
+        publication("op-1", 3, PublicationKind.CURRENT, copies),
+        publication("op-2", 2, PublicationKind.CURRENT, copies),
+        publication("op-2", 1, PublicationKind.FILES),
+        publication("op-1", 0, PublicationKind.CURRENT, "/former/_lakeward_versions/sales.product"),
+    ]
+    assert _named("sales.product", found, "op-2") == [found[2]]
+    assert _named("sales.product", found, "op-1") == [found[0]]
+    assert _named("sales.product", found, found[1].location) == [found[1]]
+    with pytest.raises(ConfigurationError, match="dropped only by its location") as refused:
+        _named("sales.product", found[:2], "op-2")
+    assert found[1].location in str(refused.value.hint)
 
 
 def test_failures_beside_done_tables_exit_with_3():
