@@ -174,8 +174,11 @@ class FileSystem(ABC):
     def digest(self, path: str) -> str | None:
         """Return a text that no file with another content has; None where there is no file."""
 
-    def point(self, folder: str, name: str, target: str) -> None:  # noqa: B027
-        """Make a name in a folder a link to another folder (a relative path), where ``can_point``, in one step."""
+    def point(self, folder: str, name: str, target: str, is_own: Callable[[str], bool]) -> None:  # noqa: B027
+        """Make a name in a folder a link to another folder (a relative path), where ``can_point``, in one step.
+
+        ``is_own`` says of the target of a present link whether the link may be replaced.
+        """
 
     def pointed(self, folder: str, name: str) -> str | None:
         """Return the folder that a name is a link to, as it was given; None where it is no link."""
@@ -443,12 +446,11 @@ class LocalFileSystem(TaskFileSystem):
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def point(self, folder: str, name: str, target: str) -> None:
-        """Make a symbolic link to a folder; another link is replaced only if it led to one beside that."""
+    def point(self, folder: str, name: str, target: str, is_own: Callable[[str], bool]) -> None:
+        """Make a symbolic link to a folder; another link is replaced only if it is an own one by its target."""
         place = local_path(folder) / name
         present = self.pointed(folder, name)
-        beside = {Path(), Path(target).parent}
-        if os.path.lexists(place) and (present is None or Path(present).parent not in beside):
+        if os.path.lexists(place) and (present is None or not is_own(present)):
             msg = f"{place} exists and is not a link that Lakeward made: it is not replaced"
             raise ConfigurationError(msg, hint="move it elsewhere, or publish to another folder")
         place.parent.mkdir(parents=True, exist_ok=True)

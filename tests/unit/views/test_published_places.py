@@ -270,15 +270,28 @@ def test_a_link_of_another_program_is_not_replaced(tmp_path):
     copy = CopyPlace(LocalFileSystem(), str(tmp_path / "to"), "sales.product")
     link = Path(copy.root, "current")
     link.parent.mkdir(parents=True)
-    for theirs in ("/etc", "../mine", "../_lakeward_versions/other.table/version=1"):
+    others = (
+        "/etc",
+        "../mine",
+        "backup",
+        "version=7",
+        "/data/version=1",
+        "../_lakeward_versions/other.table/version=1",
+    )
+    for theirs in (*others, "../_lakeward_versions/sales.product/version=1/part"):
         link.symlink_to(theirs)
         with pytest.raises(ConfigurationError, match="it is not replaced"):
             written(copy, "op-1", "one")
+        # Neither does a single file remove it, which has no link beside it.
+        written(copy, "op-1", "one", format="csv", layout="single", single_file="final.csv")
         assert str(link.readlink()) == theirs
         link.unlink()
-    # That of the former layout is ours.
-    link.symlink_to("version=op-0")
-    written(copy, "op-1", "one")
+    # That to a recorded version of the former layout is ours, and so is that of a pointer of then.
+    place, manifest = copy.version("op-1"), written(copy, "op-1", "one")
+    for known, path in (([f"{copy.root}/version=op-0"], ""), ([], "version=op-0")):
+        link.unlink()
+        link.symlink_to("version=op-0")
+        place_version(copy, place, manifest, Pointer(copy.table, "op-0", path), known)
     assert (link / "dept=a/part-0.csv").read_text() == "one"
 
 

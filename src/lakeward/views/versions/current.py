@@ -311,7 +311,7 @@ def withdraw_current(context: TableContext, publication: Publication, removed: S
     if pointer is not None and pointer.registered:
         unregister(context, pointer.registered, place.examples)
     retire_unpointed(place, _manifests(context, place), pointer)
-    withdraw(place, pointer)
+    withdraw(place, pointer, [known.location for known in _known(context, place)])
 
 
 def _leads_to(pointer: Pointer, version: Publication) -> bool:
@@ -426,7 +426,8 @@ def _switch(
     if manifest is None:
         msg = f"{place.folder} was published and has no manifest"
         raise BugError(msg)
-    place_version(wanted.place, place, manifest, pointer)
+    known = [publication.location for publication in _known(context, wanted.place)]
+    place_version(wanted.place, place, manifest, pointer, known)
     context.reached(Step.PUBLISH_PLACED)
     if wanted.registered:
         comments = {field.name: text for field in found.rows.schema if (text := field.metadata.get("comment"))}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.documents import Record
@@ -179,20 +180,23 @@ def retire_unpointed(
             copy.store.remove(copy.root, [file])
 
 
-def place_version(copy: CopyPlace, place: VersionPlace, manifest: Manifest, pointer: Pointer | None) -> None:
+def place_version(
+    copy: CopyPlace, place: VersionPlace, manifest: Manifest, pointer: Pointer | None, known: Collection[str] = ()
+) -> None:
     """Make a version visible to readers: by the link, by symlink manifests, or as the single file.
 
-    The names of a former kind go first: for a moment there is nothing, but never the same rows twice.
+    ``known`` are the locations of recorded versions. The names of a former kind go first: for a moment there is
+    nothing, but never the same rows twice.
     """
     file = manifest.single_file or ""
     if pointer is not None and pointer.file and pointer.file != file:
         _retire_file(copy, pointer)
     if file:
-        _retire_link(copy, pointer)
+        _retire_link(copy, pointer, known)
         (written,) = manifest.files
         copy.store.put(f"{place.folder}/{written}", f"{copy.root}/{file}")
     elif copy.store.can_point:
-        copy.store.point(copy.root, LINK, copy.path_of(place))
+        copy.store.point(copy.root, LINK, copy.path_of(place), partial(_is_own_link, copy, pointer, known))
     else:
         _write_symlinks(
             copy, symlink_manifests(place.folder, manifest.files, partitioned=bool(manifest.folder_columns))
@@ -249,11 +253,14 @@ def _is_own_list(copy: CopyPlace, text: str | None) -> bool:
     return all(line.startswith(begins) for line in (text or "").splitlines())
 
 
-def withdraw(copy: CopyPlace, pointer: Pointer | None) -> None:
-    """Remove what readers open: the single file, the link or the symlink manifests, and at last the pointer."""
+def withdraw(copy: CopyPlace, pointer: Pointer | None, known: Collection[str] = ()) -> None:
+    """Remove what readers open: the single file, the link or the symlink manifests, and at last the pointer.
+
+    ``known`` are the locations of recorded versions.
+    """
     if pointer is not None and pointer.file:
         _retire_file(copy, pointer)
-    _retire_link(copy, pointer)
+    _retire_link(copy, pointer, known)
     if pointer is not None:
         copy.store.remove(copy.root, [POINTER])
 
@@ -269,10 +276,19 @@ def _retire_file(copy: CopyPlace, pointer: Pointer) -> None:
     copy.store.remove(copy.root, [str(pointer.file)])
 
 
-def _retire_link(copy: CopyPlace, pointer: Pointer | None) -> None:
+def _is_own_link(copy: CopyPlace, pointer: Pointer | None, known: Collection[str], target: str) -> bool:
+    """Whether a link leads to a version of this copy, in the former layout to one that is recorded."""
+    begin = f"../{VERSIONS}/{copy.table}/{VERSION_PREFIX}"
+    if target.startswith(begin):
+        return "/" not in target.removeprefix(begin)
+    is_pointed = pointer is not None and pointer.path == target and target.startswith(VERSION_PREFIX)
+    return is_pointed or f"{copy.root}/{target}" in known
+
+
+def _retire_link(copy: CopyPlace, pointer: Pointer | None, known: Collection[str]) -> None:
     """Remove the link or the symlink manifests of former settings."""
     target = copy.store.pointed(copy.root, LINK)
-    if target is not None and target.rpartition("/")[2].startswith(VERSION_PREFIX):
+    if target is not None and _is_own_link(copy, pointer, known, target):
         copy.store.remove(copy.root, [LINK])
     if pointer is not None and pointer.symlinks:
         _write_symlinks(copy, {})
