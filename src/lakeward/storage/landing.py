@@ -18,7 +18,7 @@ from lakeward.storage.s3 import S3FileSystem, S3Location, is_s3
 from lakeward.text import split_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from hashlib import blake2b
 
     from lakeward.config import Config, TableSettings
@@ -59,6 +59,11 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", ".")) or name.endswith(".tmp")
 
 
+def is_hidden_in_lake(name: str) -> bool:
+    """Whether a name in a lake is hidden: never that of a partition, whose value may be any text."""
+    return is_hidden(name) and "=" not in name
+
+
 class Landing:
     """A landing root; paths are relative to it. It is picklable: it travels into Spark tasks.
 
@@ -77,26 +82,28 @@ class Landing:
         """Whether the root is a folder of the local disk."""
         return isinstance(self.system, LocalFileSystem)
 
-    def walk(self, prefix: str) -> Iterator[StoredFile]:
+    def walk(self, prefix: str, hidden: Callable[[str], bool] = is_hidden) -> Iterator[StoredFile]:
         """Yield every visible file under a folder, folder by folder in name order; none if it is missing.
+
+        ``hidden`` decides by the names of files and folders which ones are passed over.
 
         Raises:
             DataError: a symbolic link leads out of landing.
         """
         folder = prefix.strip("/")
         self._require_inside(folder)
-        return self._walk(folder, ()) if self.is_local else self._walk_flat(folder)
+        return self._walk(folder, (), hidden) if self.is_local else self._walk_flat(folder, hidden)
 
-    def _walk_flat(self, folder: str) -> Iterator[StoredFile]:
+    def _walk_flat(self, folder: str, hidden: Callable[[str], bool]) -> Iterator[StoredFile]:
         """Yield files in the order of their keys, from one listing: to pass names over is cheaper than more of them."""
         for file in self.system.walk(self.location(folder)):
-            if not any(is_hidden(name) for name in file.path.split("/")):
+            if not any(map(hidden, file.path.split("/"))):
                 yield StoredFile(_below(folder, file.path), file.size, file.mtime_us, file.etag)
 
-    def _walk(self, folder: str, links: tuple[str, ...]) -> Iterator[StoredFile]:
+    def _walk(self, folder: str, links: tuple[str, ...], hidden: Callable[[str], bool]) -> Iterator[StoredFile]:
         """Yield files depth first; ``links`` are the targets of the links followed so far, so that loops end."""
         for name, is_folder, is_link in self.system.entries(self.location(folder)):
-            if is_hidden(name):
+            if hidden(name):
                 continue
             path = _below(folder, name)
             if is_link:
@@ -107,11 +114,11 @@ class Landing:
                     yield stored
                 continue
             if not is_link:
-                yield from self._walk(path, links)
+                yield from self._walk(path, links, hidden)
                 continue
             target, above = (self.system.resolved(self.location(each)) for each in (path, folder))
             if target not in links and target != above and not above.startswith(target + os.sep):
-                yield from self._walk(path, (*links, target))
+                yield from self._walk(path, (*links, target), hidden)
 
     def _stat(self, path: str) -> StoredFile | None:
         """Return a file for the listing; None when it was removed since the folder was read."""

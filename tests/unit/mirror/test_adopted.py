@@ -22,7 +22,7 @@ from lakeward.formats.dms.reader import read_file
 from lakeward.mirror.op.adopted import adopted_columns, adoption_problem, former_files, list_lake, outdated_files
 from lakeward.model import FileClass, FileIdentity, LandingFile, TableId
 from lakeward.schemas import DETAIL
-from lakeward.storage.landing import Landing, LandingWithLake
+from lakeward.storage.landing import Landing, LandingWithLake, is_hidden_in_lake
 
 KEY = "0123456789abcdef0123456789abcdef"
 TABLE, FOLDER = TableId("sales", "product"), "sales/product"
@@ -161,6 +161,17 @@ def test_the_files_of_a_lake_are_listed_without_marks(tmp_path):
     assert found.fingerprint == list_lake(lake, adopt()).fingerprint
     lake_with(tmp_path, "c=1/new.parquet")
     assert found.fingerprint != list_lake(lake, adopt()).fingerprint
+
+
+def test_a_partition_is_read_whatever_its_value_is(tmp_path: Path):
+    paths = ["_kind=1/a.parquet", "kind=a.tmp/b.parquet", "kind=.x/c.parquet"]
+    skipped = ["_temporary/0/kind=1/a.parquet", "kind=a.tmp/_d.parquet", "kind=a.tmp/.d.parquet.crc"]
+    lake = lake_with(tmp_path, *paths, *skipped)
+    assert sorted(file.path for file in lake.walk("", is_hidden_in_lake)) == sorted(paths)
+    flat = [file.path for file in lake._walk_flat("", is_hidden_in_lake)]
+    assert sorted(flat) == sorted(paths)
+    values = lake_with(tmp_path / "values", *paths[1:])
+    assert len(list_lake(values, adopt()).files) == 2
 
 
 @pytest.mark.parametrize(

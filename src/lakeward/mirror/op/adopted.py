@@ -30,7 +30,7 @@ from lakeward.mirror.op.loads import dropped_part
 from lakeward.mirror.op.places import order_conflict, user_cut
 from lakeward.mirror.op.settings import SettingProblem
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind
-from lakeward.storage.landing import LandingWithLake
+from lakeward.storage.landing import LandingWithLake, is_hidden_in_lake
 from lakeward.text import count, listed
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def list_lake(lake: Landing, adopt: AdoptSettings) -> LakeFiles:
         ConfigurationError: ``leave_out`` names a file that is not there.
     """
     files, strange = [], []
-    for stored in lake.walk(""):
+    for stored in lake.walk("", is_hidden_in_lake):
         if stored.path.endswith(_FOLDER_MARK):
             continue
         if not stored.path.endswith(_SUFFIX):
