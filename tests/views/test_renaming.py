@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakeward.config.loading import load_config
@@ -313,3 +314,26 @@ def test_a_declared_table_is_renamed_in_its_file(tmp_path: Path, spark: SparkSes
         pytest.raises(ConfigurationError, match="a Hadoop catalog cannot rename tables"),
     ):
         lake.plan_rename_table(TABLE, ITEM)
+
+
+@pytest.mark.soak
+def test_what_was_published_under_the_former_name_is_erased_and_refreshed(scene: Scene) -> None:
+    shared = scene.folder / "shared"
+    settings: dict[str, Any] = {"schema": SCHEMA, "primary_key": ["id"], "publish": {"to": str(shared)}}
+    scene.configure({})
+    source, versions = Source(scene), scene.folder / "versions"
+    source.load("LOAD00000001.csv", *ROWS)
+    scene.lakeward.set_table(TABLE, settings=settings, active=True)
+    scene.run(TABLE)
+    scene.lakeward.snapshots.create([TABLE], as_of="op:1", to=str(versions))
+    scene.lakeward.rename_table(TABLE, ITEM)
+    for key in (1, 2):
+        [receipt] = scene.lakeward.erase(ITEM, [{"id": key}], reason="request")
+        assert receipt.proved
+        scene.run(ITEM)
+    for file in (*versions.rglob("*.parquet"), *shared.rglob("*.parquet")):
+        assert pq.ParquetFile(file).read().column("id").to_pylist() == [3]
+    manifest = json.loads((versions / TABLE / "version=op-1" / "_manifest.json").read_text())
+    assert manifest["table"] == TABLE, "the folder's own name"
+    [dropped] = scene.lakeward.snapshots.drop(ITEM, version=str(versions / TABLE / "version=op-1"))
+    assert dropped.outcome == "dropped"

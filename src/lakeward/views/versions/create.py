@@ -131,7 +131,7 @@ def _publish(
 ) -> Publication:
     shape, columns = request.shape, found.at.bases.columns
     folder_column = shape.folder_column(str(context.table), columns)
-    head = describe(context, found, place.version, shape, folder_column)
+    head = describe(context, found, place, shape, folder_column)
     publications: list[Publication] = []
 
     def write(claim: Claim) -> Manifest:
@@ -190,8 +190,11 @@ def written(
     return manifest
 
 
-def describe(context: TableContext, found: AsOf, version: str, shape: FileShape, folder_column: str) -> Manifest:
-    """Return a version's manifest, as far as it is known before anything is written."""
+def describe(context: TableContext, found: AsOf, place: VersionPlace, shape: FileShape, folder_column: str) -> Manifest:
+    """Return a version's manifest, as far as it is known before anything is written.
+
+    The table has the name that it had when its folder was made, and not the one after a renaming.
+    """
     bases, checkpoint = found.at.bases, found.checkpoint
     lineage = Lineage(
         mirror_uuid=table_uuid(context),
@@ -203,8 +206,8 @@ def describe(context: TableContext, found: AsOf, version: str, shape: FileShape,
     )
     return Manifest(
         id=new_id(),
-        table=str(context.table),
-        version=version,
+        table=place.table,
+        version=place.version,
         as_of=moment_text(found.at.moment),
         rows=0,
         content_hash="",

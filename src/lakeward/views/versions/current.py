@@ -395,7 +395,7 @@ def _described(
     chosen = shape.published_columns(str(context.table), found.at.bases.columns)
     key, names = context.settings.primary_key, {lake_column.name for lake_column in chosen}
     return replace(
-        describe(context, found, place.version, shape, folder_column),
+        describe(context, found, place, shape, folder_column),
         columns=chosen,
         primary_key=key if names.issuperset(key) else (),
         partition_by=shape.partition_by or None,
@@ -437,7 +437,7 @@ def _switch(
         unregister(context, pointer.registered, wanted.place.examples)
     wanted.place.write_pointer(
         Pointer(
-            table=str(context.table),
+            table=wanted.place.table,
             version=place.version,
             path=wanted.place.path_of(place),
             location=place.folder,

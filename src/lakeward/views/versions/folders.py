@@ -157,7 +157,8 @@ def require_own(place: VersionPlace, mirror_uuid: str) -> None:
         msg = f"{folder} has no readable {MANIFEST}: nothing shows that Lakeward wrote what is there: {shown(present)}"
         raise ConfigurationError(msg, hint=hint)
     found = read_manifest(text or "", folder)
-    if (found.table, found.version, found.lineage.mirror_uuid) != (place.table, place.version, mirror_uuid):
+    # The folder keeps the name that the table had when it was made: what does not change is the mirror's id.
+    if (found.version, found.lineage.mirror_uuid) != (place.version, mirror_uuid):
         of = f"version {found.version} of {found.table}, made from the table {found.lineage.mirror_uuid}"
         msg = f"{folder} holds {of}; expected version {place.version} of {place.table}, made from {mirror_uuid}"
         raise ConfigurationError(msg, hint=hint)

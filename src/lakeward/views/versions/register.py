@@ -441,9 +441,10 @@ class _SessionTables:
         that name, but never one with a part of the partitions.
         """
         full, next_full = session_name(name), session_name(f"{name}{_NEXT}")
-        present = self._require_own(name)
+        owner = found.manifest.table
+        present = self._require_own(name, owner)
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{quote_name(name.partition('.')[0])}")
-        if self._require_own(f"{name}{_NEXT}") is not None:
+        if self._require_own(f"{name}{_NEXT}", owner) is not None:
             self._spark.sql(f"DROP TABLE {next_full}")
         if present is None:
             self._create(full, found, comments)
@@ -466,9 +467,9 @@ class _SessionTables:
         if found.manifest.folder_columns:
             self._spark.sql(f"MSCK REPAIR TABLE {full}")
 
-    def _require_own(self, name: str) -> dict[str, str] | None:
-        """Return the properties of a table that was made for this context's table, None where there is none."""
-        present, owner = self._properties(session_name(name)), str(self._context.table)
+    def _require_own(self, name: str, owner: str) -> dict[str, str] | None:
+        """Return the properties of a table that was made for ``owner``, None where there is none."""
+        present = self._properties(session_name(name))
         if present is not None and ALL_VERSIONS in present:
             raise _holds_all(name)
         if present is None or (found := present.get(OWN_PROPERTY)) == owner:
