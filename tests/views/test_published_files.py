@@ -14,10 +14,10 @@ import pytest
 from lakeward.views.versions import current
 from lakeward.views.versions.places import VERSIONS
 from tests.spark.crash import crash_at, leave_branches
-from tests.spark.scene import TABLE
+from tests.spark.scene import TABLE, Scene
 
 if TYPE_CHECKING:
-    from tests.spark.scene import Scene
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -177,3 +177,27 @@ def test_one_file_at_a_fixed_name(scene: Scene) -> None:
     assert (root / "final.csv").read_text() == "id,name,dept,price\n"
     root = publish(scene)
     assert sorted(path.name for path in root.iterdir()) == ["_current.json", "current"]
+
+
+@pytest.mark.soak
+def test_two_lakes_leave_the_copies_of_each_other_alone(scene: Scene, tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "other").mkdir()
+    other, shared = Scene(tmp_path / "other", spark), str(tmp_path / "shared")
+    try:
+        scene.table(publish={"to": shared, "register": REGISTERED})
+        scene.land("LOAD00000001.csv", "I,1,mine,d,1.00")
+        scene.run()
+        pointer = (tmp_path / "shared" / TABLE / "_current.json").read_text()
+        scene.close()
+        other.land("LOAD00000001.csv", "I,1,theirs,d,1.00")
+        for publication, reason in (
+            ({"to": shared}, "points to a version of another table"),
+            ({"to": "./own", "register": REGISTERED}, "belongs to another table of the name sales.product"),
+        ):
+            other.table(publish=publication)
+            assert reason in (other.refused().message or "")
+            other.close()
+        assert (tmp_path / "shared" / TABLE / "_current.json").read_text() == pointer
+        assert [row[1] for row in scene.lakeward.spark.table(f"spark_catalog.{REGISTERED}").collect()] == ["mine"]
+    finally:
+        scene.lakeward.spark.sql(f"DROP TABLE IF EXISTS spark_catalog.{REGISTERED}")

@@ -11,7 +11,7 @@ from tests.unit.views.manifests import manifest_of
 from lakeward.columns import Column
 from lakeward.errors import ConfigurationError
 from lakeward.views.versions.all_versions import FoundTable, VersionPart, merged_columns, put_version
-from lakeward.views.versions.register import ALL_VERSIONS, OWN_PROPERTY
+from lakeward.views.versions.register import ALL_VERSIONS, OWN_MIRROR, OWN_PROPERTY
 
 NAME = "shop.versions"
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("name", "string"))
@@ -130,6 +130,11 @@ def test_where_a_type_cannot_be_changed_the_table_is_made_again_with_all_version
         ({}, ("version",), "not one that Lakeward made over all versions of sales.product"),
         ({OWN_PROPERTY: "sales.product"}, ("version",), "not one that Lakeward made over all versions"),
         ({OWN_PROPERTY: "sales.other", ALL_VERSIONS: "parquet"}, ("version",), "over all versions of sales.product"),
+        (
+            {OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet", OWN_MIRROR: "theirs"},
+            ("version",),
+            "made from theirs; this one is made from uuid",
+        ),
         ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "csv"}, ("version",), "holds versions in csv"),
         ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, ("version", "sold"), "partitioned by version, sold"),
         ({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, ("other",), "partitioned by other"),

@@ -342,6 +342,35 @@ def test_a_registered_table_belongs_to_one_table():
             _require_own_table("d.t", {"Parameters": parameters}, "sales.product")
 
 
+def test_a_registered_table_belongs_to_one_lake():
+    own = {"lakeward.table": "sales.product"}
+    for parameters in (own, {**own, "lakeward.mirror": "mine"}):
+        _require_own_table("d.t", {"Parameters": parameters}, "sales.product", "mine")
+    with pytest.raises(ConfigurationError, match=r"another table of the name sales\.product, made from theirs"):
+        _require_own_table("d.t", {"Parameters": {**own, "lakeward.mirror": "theirs"}}, "sales.product", "mine")
+
+
+def test_a_copy_belongs_to_one_lake(copy):
+    written(copy, "op-1", "one", format="csv", layout="single")
+    mine, theirs = replace(copy, mirror_uuid="uuid"), replace(copy, mirror_uuid="theirs")
+    assert mine.own_pointer() == theirs.own_pointer(), "nothing proves whose it is"
+    for pointer in (Pointer(copy.table, "op-1", "x", mirror_uuid="uuid"), Pointer("a.b", "op-1", mirror_uuid="uuid")):
+        copy.write_pointer(pointer)
+        assert mine.own_pointer() == pointer
+        with pytest.raises(ConfigurationError, match=r"made from uuid; expected one made from theirs"):
+            theirs.own_pointer()
+
+
+def test_the_version_shows_whose_a_former_pointer_is(copy):
+    manifest = written(copy, "op-1", "one", format="csv", layout="single")
+    folder = copy.version("op-1").folder
+    copy.store.write_text(f"{folder}/_manifest.json", manifest.to_json())
+    copy.store.write_text(f"{folder}/_SUCCESS", "")
+    assert replace(copy, mirror_uuid=manifest.lineage.mirror_uuid).own_pointer() == copy.own_pointer()
+    with pytest.raises(ConfigurationError, match="expected one made from theirs"):
+        replace(copy, mirror_uuid="theirs").own_pointer()
+
+
 def test_the_location_of_a_version_is_no_part_of_its_definition():
     def found(**described: Any) -> Any:
         return SimpleNamespace(manifest=replace(manifest_of("a", {}), **described), folder=str(described))

@@ -21,15 +21,18 @@ from lakeward.views.versions.register import (
     ALL_VERSIONS,
     CREATED_AT_ONCE,
     DELETED_AT_ONCE,
+    OWN_MIRROR,
     OWN_PROPERTY,
     SESSION_CATALOG,
     GlueTables,
     chunks,
     glue_type,
+    mirror_uuid_of,
     session_name,
     sql_text,
     storage_descriptor,
     table_columns,
+    why_not_own,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +130,7 @@ def unlist_version(context: TableContext, name: str, owner: str, value: str) -> 
     """Remove a version from a table over all versions, if that exists and was made for ``owner``."""
     with _catalog(context) as catalog:
         found = catalog.find(name)
-        if found is None or not _is_own(found, owner):
+        if found is None or not _is_own(found, owner, mirror_uuid_of(context)):
             return
         keys = found.partitioned_by
         if partitions := catalog.partitions(name, keys, value):
@@ -139,7 +142,7 @@ def is_listed(context: TableContext, name: str) -> bool:
     """Whether a table over all versions of this table exists."""
     with _catalog(context) as catalog:
         found = catalog.find(name)
-        return found is not None and _is_own(found, str(context.table))
+        return found is not None and _is_own(found, str(context.table), mirror_uuid_of(context))
 
 
 def put_version(
@@ -235,13 +238,15 @@ def _partitioned_by(column: str, manifest: Manifest) -> tuple[str, ...]:
     return (column, manifest.folder_column) if manifest.folder_column else (column,)
 
 
-def _is_own(found: FoundTable, table: str) -> bool:
-    return found.properties.get(OWN_PROPERTY) == table and ALL_VERSIONS in found.properties
+def _is_own(found: FoundTable, table: str, mirror_uuid: str) -> bool:
+    return why_not_own(found.properties, table, mirror_uuid) is None and ALL_VERSIONS in found.properties
 
 
 def _require_own(found: FoundTable, name: str, column: str, manifest: Manifest) -> None:
-    if not _is_own(found, manifest.table):
+    if not _is_own(found, manifest.table, manifest.lineage.mirror_uuid):
+        why = why_not_own(found.properties, manifest.table, manifest.lineage.mirror_uuid)
         msg = f"the table {name} exists already and is not one that Lakeward made over all versions of {manifest.table}"
+        msg += f": it {why}" if why is not None else ""
         raise ConfigurationError(msg, hint="snapshots: {register_all: ANOTHER.NAME}")
     wanted = tuple(field.casefold() for field in _partitioned_by(column, manifest))
     present = tuple(field.casefold() for field in found.partitioned_by)
@@ -370,6 +375,7 @@ def _glue_table(table: str, root: str, column: str, columns: Sequence[Column], m
             "EXTERNAL": "TRUE",
             "classification": manifest.format,
             OWN_PROPERTY: manifest.table,
+            OWN_MIRROR: manifest.lineage.mirror_uuid,
             ALL_VERSIONS: manifest.format,
             **({"skip.header.line.count": "1"} if manifest.format == "csv" else {}),
         },
@@ -443,6 +449,7 @@ class SessionVersions:
             f"{f' OPTIONS ({options})' if options else ''} PARTITIONED BY ({keys}) "
             f"LOCATION {sql_text(self._store(root).for_spark(root))} "
             f"TBLPROPERTIES ({sql_text(OWN_PROPERTY)}={sql_text(manifest.table)}, "
+            f"{sql_text(OWN_MIRROR)}={sql_text(manifest.lineage.mirror_uuid)}, "
             f"{sql_text(ALL_VERSIONS)}={sql_text(manifest.format)})"
         )
 

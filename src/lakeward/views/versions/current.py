@@ -6,11 +6,13 @@ again: their files are linked from the previous version.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from lakeward.errors import BugError, DataError
+from lakeward.logs import event
 from lakeward.mirror.op.as_of import AsOf, point_in_time
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import capture
@@ -24,6 +26,7 @@ from lakeward.views.versions.create import (
     publication_of,
     record_instead,
     require_erasures_applied,
+    table_uuid,
     written,
 )
 from lakeward.views.versions.dates import earlier_versions, write_dates
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
     from lakeward.storage.claims import Claim
     from lakeward.views.versions.dates import EarlierVersion
     from lakeward.views.versions.manifest import Manifest, Publication
+
+logger = logging.getLogger(__name__)
 
 # Readers that opened the previous version before the switch can finish.
 KEPT_VERSIONS = 2
@@ -142,7 +147,7 @@ def _drop_tables(context: TableContext, former: Sequence[Publication]) -> None:
 
 def rebuild_current(context: TableContext, publication: Publication) -> Publication:
     """Rebuild the copy of the current state, and remove all older copies."""
-    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    place = _place_of(context, publication)
     # The newest may be one that a crash left without files.
     complete = [
         (manifest.shape, known.registered)
@@ -170,7 +175,7 @@ def _configured(context: TableContext, place: CopyPlace) -> WantedCopy | None:
 
 def missing_from_its_place(context: TableContext, publication: Publication, manifest: Manifest) -> str | None:
     """Return why readers do not find the newest copy where they look for it; None where they do."""
-    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    place = _place_of(context, publication)
     return misplaced(place, place_of(place.store, publication.location), manifest)
 
 
@@ -191,7 +196,8 @@ def shape_of(settings: PublishSettings, timezone: str) -> FileShape:
 
 def _wanted(context: TableContext, settings: PublishSettings) -> WantedCopy:
     to = context.config.resolve(settings.to)
-    place = CopyPlace(open_filesystem(context.spark, context.config, to), to.rstrip("/"), str(context.table))
+    store = open_filesystem(context.spark, context.config, to)
+    place = CopyPlace(store, to.rstrip("/"), str(context.table), table_uuid(context))
     registered = ""
     if settings.registered:
         usual = f"default.{context.table.name}_current"
@@ -304,8 +310,12 @@ def withdraw_current(context: TableContext, publication: Publication, removed: S
     Only where it leads to a version that is being removed: another table may have the former name of this one, and
     publish there.
     """
-    place = CopyPlace.of(open_filesystem(context.spark, context.config, publication.location), publication.location)
+    place = _place_of(context, publication)
     pointer = place.pointer()
+    if pointer is None and replace(place, mirror_uuid="").pointer() is not None:
+        text = "%s is no longer that of %s: it was left"
+        logger.warning(text, place.root, context.table, extra=event("publish.left"))
+        return
     if pointer is not None and not any(_leads_to(pointer, version) for version in removed):
         return
     if pointer is not None and pointer.registered:
@@ -317,6 +327,12 @@ def withdraw_current(context: TableContext, publication: Publication, removed: S
 def _leads_to(pointer: Pointer, version: Publication) -> bool:
     """Whether a pointer leads to this very version: one of another table may have the same name, and its folder."""
     return pointer.location in (None, version.location) and pointer.created in ("", version.created)
+
+
+def _place_of(context: TableContext, publication: Publication) -> CopyPlace:
+    """Return the place of the copy of which a publication is a version."""
+    store = open_filesystem(context.spark, context.config, publication.location)
+    return CopyPlace.of(store, publication.location, table_uuid(context))
 
 
 def _known(context: TableContext, place: CopyPlace) -> list[Publication]:
@@ -449,6 +465,7 @@ def _switch(
             rows=made.rows,
             content_hash=made.content_hash,
             created=made.created,
+            mirror_uuid=manifest.lineage.mirror_uuid,
         )
     )
     context.reached(Step.PUBLISH_FLIPPED)

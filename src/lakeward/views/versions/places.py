@@ -41,13 +41,13 @@ _SYMLINK_FILE = "manifest"
 @dataclass(frozen=True)
 class Pointer(
     Record,
-    if_set=("location", "file", "digest", "registered", "symlinks"),
+    if_set=("location", "file", "digest", "registered", "symlinks", "mirror_uuid"),
     ignores_unknown=True,
 ):
     """The document that names the current version: ``path`` from the table's folder, ``location`` as an address.
 
     ``file`` is the single file and ``digest`` its content, ``registered`` the external table, ``symlinks`` whether
-    there are symlink manifests.
+    there are symlink manifests. ``mirror_uuid`` is the permanent id of the table's mirror, which former ones lack.
     """
 
     table: str
@@ -62,22 +62,27 @@ class Pointer(
     rows: int = 0
     content_hash: str = ""
     created: str = ""
+    mirror_uuid: str | None = None
 
 
 @dataclass(frozen=True)
 class CopyPlace:
-    """The places of the copy of one table's current state below the folder ``to``."""
+    """The places of the copy of one table's current state below the folder ``to``.
+
+    ``mirror_uuid`` is the permanent id of the table's mirror: it proves whose the copy is, if it is given.
+    """
 
     store: FileSystem
     to: str
     table: str
+    mirror_uuid: str = ""
 
     @classmethod
-    def of(cls, store: FileSystem, location: str) -> CopyPlace:
+    def of(cls, store: FileSystem, location: str, mirror_uuid: str = "") -> CopyPlace:
         """Return the place of a copy by the folder of one of its versions, also one of the former layout."""
         parent = location.rpartition("/")[0]
         to, _, table = parent.rpartition("/")
-        return cls(store, to.removesuffix(f"/{VERSIONS}"), table)
+        return cls(store, to.removesuffix(f"/{VERSIONS}"), table, mirror_uuid)
 
     @property
     def root(self) -> str:
@@ -121,7 +126,7 @@ class CopyPlace:
         """Return the pointer, None where there is none.
 
         Raises:
-            ConfigurationError: something else has its name.
+            ConfigurationError: something else has its name, or it is that of another lake's table.
         """
         path = f"{self.root}/{POINTER}"
         text = self.store.read_text(path)
@@ -131,10 +136,25 @@ class CopyPlace:
             found = Pointer.from_dict(json.loads(text))
         except (ValueError, RecursionError):
             found = None
-        if found is None or found.table != self.table:
+        owner = self._owner_of(found) if found is not None and self.mirror_uuid else None
+        if found is None or (found.table != self.table and owner is None):
             msg = f"{path} exists and does not point to a version of {self.table}: it is not replaced"
             raise ConfigurationError(msg, hint="inspect it, and move it elsewhere, or publish to another folder")
+        if owner is not None and owner != self.mirror_uuid:
+            msg = (
+                f"{path} points to a version of another table of the name {found.table}, made from {owner}; "
+                f"expected one made from {self.mirror_uuid}: it is not replaced"
+            )
+            raise ConfigurationError(msg, hint="publish to another folder: two lakes cannot share one (publish: to:)")
         return found
+
+    def _owner_of(self, pointer: Pointer) -> str | None:
+        """Return the id of the mirror whose version a pointer names; None where neither it nor the version has one."""
+        if pointer.mirror_uuid is not None:
+            return pointer.mirror_uuid
+        root = self.versions if pointer.path.startswith("..") else self.root
+        manifest = VersionPlace(self.store, root, pointer.version).manifest()
+        return manifest.lineage.mirror_uuid if manifest is not None else None
 
     def write_pointer(self, pointer: Pointer) -> None:
         """Write the pointer."""

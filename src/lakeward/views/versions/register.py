@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 OWN_PARAMETER = "lakeward.table"
+# The permanent id of the mirror: tables of two lakes may have one name. Tables that were made formerly lack it.
+OWN_MIRROR = "lakeward.mirror"
 # Set on tables over all versions, which are never pointed to a single one; the value is the format of the files.
 ALL_VERSIONS = "lakeward.versions"
 CREATED_AT_ONCE, DELETED_AT_ONCE = 100, 25
@@ -118,7 +120,7 @@ class GlueTables:
                 self._client.create_table(**where, TableInput=wanted)
                 self._set_partitions(database, table, {}, partitions)
                 return
-            _require_own_table(name, present, manifest.table)
+            _require_own_table(name, present, manifest.table, manifest.lineage.mirror_uuid)
             known = self._partitions(database, table) if present.get("PartitionKeys") else {}
             if present.get("PartitionKeys", []) != wanted["PartitionKeys"]:
                 self._drop_partitions(database, table, known)
@@ -129,12 +131,12 @@ class GlueTables:
             self._drop_partitions(database, table, known.keys() - partitions.keys())
             self._client.update_table(**where, TableInput=wanted, SkipArchive=True)
 
-    def forget(self, name: str, owner: str) -> None:
+    def forget(self, name: str, owner: str, mirror_uuid: str = "") -> None:
         """Remove a table that points to a version of ``owner``, without its files; any other stays."""
         database, table = name.split(".")
         with s3_errors(f"glue://{name}"):
             present = self._find(database, table)
-            if present is not None and _is_for_one_version(present.get("Parameters", {}), owner):
+            if present is not None and _is_for_one_version(present.get("Parameters", {}), owner, mirror_uuid):
                 self._client.delete_table(**self._catalog, DatabaseName=database, Name=table)
 
     def location(self, name: str) -> str:
@@ -196,20 +198,28 @@ class GlueTables:
             raise ConfigurationError(msg, hint="check the rights of the role, then register again with --replace")
 
 
-def _require_own_table(name: str, present: Mapping[str, Any], owner: str) -> None:
+def _require_own_table(name: str, present: Mapping[str, Any], owner: str, mirror_uuid: str = "") -> None:
     parameters = present.get("Parameters", {})
     if ALL_VERSIONS in parameters:
         raise _holds_all(name)
-    found = parameters.get(OWN_PARAMETER)
-    if found != owner:
-        reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
+    if reason := why_not_own(parameters, owner, mirror_uuid):
         msg = f"Glue's table {name} exists already and {reason}"
         raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
 
 
-def _is_for_one_version(properties: Mapping[str, str], owner: str) -> bool:
+def why_not_own(properties: Mapping[str, str], owner: str, mirror_uuid: str) -> str | None:
+    """Return why a table of a catalog does not belong to the table ``owner`` of this lake, None where it does."""
+    found, mirror = properties.get(OWN_PROPERTY), properties.get(OWN_MIRROR)
+    if found != owner:
+        return "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
+    if mirror is None or not mirror_uuid or mirror == mirror_uuid:
+        return None
+    return f"belongs to another table of the name {owner}, made from {mirror}; this one is made from {mirror_uuid}"
+
+
+def _is_for_one_version(properties: Mapping[str, str], owner: str, mirror_uuid: str) -> bool:
     """Whether a table was made for ``owner`` and points to one version, and is not over all of them."""
-    return properties.get(OWN_PROPERTY) == owner and ALL_VERSIONS not in properties
+    return why_not_own(properties, owner, mirror_uuid) is None and ALL_VERSIONS not in properties
 
 
 def _holds_all(name: str) -> ConfigurationError:
@@ -244,6 +254,7 @@ def _table_input(table: str, location: str, manifest: Manifest, comments: Commen
             "EXTERNAL": "TRUE",
             "classification": manifest.format,
             OWN_PARAMETER: manifest.table,
+            OWN_MIRROR: manifest.lineage.mirror_uuid,
             "lakeward.version": manifest.version,
             **({"skip.header.line.count": "1"} if has_header else {}),
         },
@@ -390,9 +401,14 @@ def unregister(context: TableContext, name: str, versions: Sequence[str] | None 
         return
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
-            glue.forget(name, str(context.table))
+            glue.forget(name, str(context.table), mirror_uuid_of(context))
     else:
         _SessionTables(context).forget(name)
+
+
+def mirror_uuid_of(context: TableContext) -> str:
+    """Return the permanent id of a table's mirror."""
+    return str(context.mirror.load().uuid())
 
 
 def _points_beside(context: TableContext, name: str, versions: Sequence[str]) -> bool:
@@ -441,15 +457,17 @@ class _SessionTables:
         that name, but never one with a part of the partitions.
         """
         full, next_full = session_name(name), session_name(f"{name}{_NEXT}")
-        owner = found.manifest.table
-        present = self._require_own(name, owner)
+        present = self._require_own(name, found.manifest)
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{quote_name(name.partition('.')[0])}")
-        if self._require_own(f"{name}{_NEXT}", owner) is not None:
+        if self._require_own(f"{name}{_NEXT}", found.manifest) is not None:
             self._spark.sql(f"DROP TABLE {next_full}")
         if present is None:
             self._create(full, found, comments)
         elif not found.manifest.folder_columns and present.get(_DEFINITION) == _definition(found, comments):
             location = sql_text(found.store.for_spark(found.folder))
+            if OWN_MIRROR not in present:
+                own = f"{sql_text(OWN_MIRROR)}={sql_text(found.manifest.lineage.mirror_uuid)}"
+                self._spark.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({own})")
             self._spark.sql(f"ALTER TABLE {full} SET LOCATION {location}")
         else:
             self._create(next_full, found, comments)
@@ -459,7 +477,9 @@ class _SessionTables:
     def forget(self, name: str) -> None:
         """Remove a table that points to a version of this context's table; any other stays."""
         present = self._properties(session_name(name))
-        if present is not None and _is_for_one_version(present, str(self._context.table)):
+        if present is not None and _is_for_one_version(
+            present, str(self._context.table), mirror_uuid_of(self._context)
+        ):
             self._spark.sql(f"DROP TABLE {session_name(name)}")
 
     def _create(self, full: str, found: FoundVersion, comments: Comments) -> None:
@@ -467,14 +487,14 @@ class _SessionTables:
         if found.manifest.folder_columns:
             self._spark.sql(f"MSCK REPAIR TABLE {full}")
 
-    def _require_own(self, name: str, owner: str) -> dict[str, str] | None:
-        """Return the properties of a table that was made for ``owner``, None where there is none."""
+    def _require_own(self, name: str, manifest: Manifest) -> dict[str, str] | None:
+        """Return the properties of a table that was made for the same table, None where there is none."""
         present = self._properties(session_name(name))
         if present is not None and ALL_VERSIONS in present:
             raise _holds_all(name)
-        if present is None or (found := present.get(OWN_PROPERTY)) == owner:
+        reason = why_not_own(present, manifest.table, manifest.lineage.mirror_uuid) if present is not None else None
+        if reason is None:
             return present
-        reason = "was not made by Lakeward" if found is None else f"belongs to {found}, not to {owner}"
         msg = f"{SESSION_CATALOG}.{name} exists already and {reason}"
         raise ConfigurationError(msg, hint="--register ANOTHER.NAME, or another register: under publish:")
 
@@ -514,7 +534,11 @@ def session_name(name: str) -> str:
 
 def _create_sql(full: str, found: FoundVersion, comments: Comments) -> str:
     location = f"LOCATION {sql_text(found.store.for_spark(found.folder))}"
-    properties = {OWN_PROPERTY: found.manifest.table, _DEFINITION: _definition(found, comments)}
+    properties = {
+        OWN_PROPERTY: found.manifest.table,
+        OWN_MIRROR: found.manifest.lineage.mirror_uuid,
+        _DEFINITION: _definition(found, comments),
+    }
     listed = ", ".join(f"{sql_text(key)}={sql_text(value)}" for key, value in properties.items())
     return f"CREATE TABLE {full} {_body_sql(found, comments)} {location} TBLPROPERTIES ({listed})"
 
