@@ -28,7 +28,7 @@ from lakeward.views.versions.places import (
     require_free_names,
     symlink_manifests,
 )
-from lakeward.views.versions.register import _definition, _require_own_table
+from lakeward.views.versions.register import GlueTables, _definition, _require_own_table
 
 COLUMNS = (Column("id", "int"), Column("dept", "string"), Column("seen", "timestamp"), Column("share", "double"))
 
@@ -340,6 +340,17 @@ def test_a_registered_table_belongs_to_one_table():
     for parameters, words in (({}, "was not made by Lakeward"), ({"lakeward.table": "a.b"}, "belongs to a.b")):
         with pytest.raises(ConfigurationError, match=words):
             _require_own_table("d.t", {"Parameters": parameters}, "sales.product")
+
+
+@pytest.mark.parametrize("code", ["InternalServiceException", "EntityNotFoundException"])
+def test_a_partition_that_glue_does_not_remove_is_an_error(code):
+    errors = [{"PartitionValues": ["a"], "ErrorDetail": {"ErrorCode": code, "ErrorMessage": "the reason"}}]
+    glue = GlueTables(SimpleNamespace(batch_delete_partition=lambda **_: {"Errors": errors}))
+    if code == "EntityNotFoundException":
+        glue._drop_partitions("d", "t", [("a",)])
+        return
+    with pytest.raises(ConfigurationError, match=r"refused 1 partitions of d\.t: the reason"):
+        glue._drop_partitions("d", "t", [("a",)])
 
 
 def test_a_registered_table_belongs_to_one_lake():

@@ -174,7 +174,14 @@ class GlueTables:
     def _drop_partitions(self, database: str, table: str, gone: Iterable[tuple[str, ...]]) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
         for chunk in chunks(sorted(gone), DELETED_AT_ONCE):
-            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": [*each]} for each in chunk])
+            deleted = [{"Values": [*each]} for each in chunk]
+            answer = self._client.batch_delete_partition(**where, PartitionsToDelete=deleted)
+            errors = [
+                error
+                for error in answer.get("Errors", [])
+                if error.get("ErrorDetail", {}).get("ErrorCode") != "EntityNotFoundException"
+            ]
+            self._require_taken(database, table, {"Errors": errors})
 
     def _set_partitions(
         self,
