@@ -10,7 +10,7 @@ from tests.unit.views.manifests import manifest_of
 
 from lakeward.columns import Column
 from lakeward.errors import ConfigurationError
-from lakeward.views.versions.all_versions import FoundTable, VersionPart, merged_columns, put_version
+from lakeward.views.versions.all_versions import FoundTable, VersionPart, merged_columns, put_version, take_out
 from lakeward.views.versions.register import ALL_VERSIONS, OWN_MIRROR, OWN_PROPERTY
 
 NAME = "shop.versions"
@@ -169,3 +169,15 @@ def test_text_that_is_read_by_position_takes_no_version_with_other_columns():
     with pytest.raises(ConfigurationError, match="finds columns by position"):
         put(catalog, part("c", format="csv", columns=(COLUMNS[1], COLUMNS[0], COLUMNS[2])))
     assert catalog.places.keys() == {("a",), ("b",)}
+
+
+def test_a_dropped_version_leaves_the_partition_of_another_folder():
+    catalog = FakeCatalog()
+    put(catalog, part("a"), others=(part("b"),))
+    moved = part("a", folder="moved")
+    put(catalog, moved)
+    assert catalog.table is not None
+    take_out(catalog, NAME, catalog.table, "a", [part("a", format="csv"), moved])
+    assert catalog.places[("a",)] == moved.location
+    take_out(catalog, NAME, catalog.table, "a", [part("a", format="csv")])
+    assert catalog.places.keys() == {("b",)}

@@ -172,4 +172,4 @@ def test_a_version_leaves_tables_over_all_that_were_made_under_a_former_name(mon
         mirror = FakeMirror(first, *others, state=state)
         renamed.mirror = SimpleNamespace(metadata=lambda mirror=mirror: mirror)
         S.unlist(renamed, first)
-    assert calls == [(name, "sales.product", "2020-11-14") for name in ("shop.days", "shop.versions")]
+    assert calls == [(name, "sales.product", "2020-11-14", []) for name in ("shop.days", "shop.versions")]

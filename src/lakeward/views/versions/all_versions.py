@@ -126,16 +126,40 @@ def list_version(
     context.reached(Step.PUBLISH_LISTED)
 
 
-def unlist_version(context: TableContext, name: str, owner: str, value: str) -> None:
-    """Remove a version from a table over all versions, if that exists and was made for ``owner``."""
+def unlist_version(
+    context: TableContext, name: str, owner: str, value: str, instead: Sequence[VersionPart] = ()
+) -> None:
+    """Remove a version from a table over all versions, if that exists and was made for ``owner``.
+
+    ``instead`` are other versions of the same value: the first one that fits the table takes its place.
+    """
     with _catalog(context) as catalog:
         found = catalog.find(name)
         if found is None or not _is_own(found, owner, mirror_uuid_of(context)):
             return
-        keys = found.partitioned_by
-        if partitions := catalog.partitions(name, keys, value):
-            catalog.remove(name, keys, partitions)
+        take_out(catalog, name, found, value, instead)
     context.reached(Step.PUBLISH_UNLISTED)
+
+
+def take_out(catalog: Catalog, name: str, found: FoundTable, value: str, instead: Sequence[VersionPart] = ()) -> None:
+    """Remove the partitions of a version, or make them those of another one with the same value."""
+    keys = found.partitioned_by
+    if not (partitions := catalog.partitions(name, keys, value)):
+        return
+    if (other := next((part for part in instead if _fits(catalog, name, found, part)), None)) is not None:
+        _put_partitions(catalog, name, keys, other)
+    else:
+        catalog.remove(name, keys, partitions)
+
+
+def _fits(catalog: Catalog, name: str, found: FoundTable, part: VersionPart) -> bool:
+    """Whether a version can be in a table as that is."""
+    try:
+        _require_own(found, name, found.partitioned_by[0], part.manifest)
+        is_csv = part.manifest.format == "csv"
+        return merged_columns(name, found.columns, _columns(catalog, part), by_position=is_csv) == found.columns
+    except ConfigurationError:
+        return False
 
 
 def is_listed(context: TableContext, name: str) -> bool:

@@ -230,18 +230,25 @@ def _shape(publication: Publication) -> tuple[str, str, str]:
 
 
 def unlist(context: TableContext, publication: Publication) -> None:
-    """Remove a version from the tables over all versions, unless another folder holds its period by now."""
+    """Remove a version from the tables over all versions, unless another folder holds its period by now.
+
+    That may be one below another ``to:``, where the schedule made its versions formerly or makes them now.
+    """
     if publication.period is None:
         return
     mirror = context.mirror.metadata()
     state, root = schedule_state(mirror), publication.location.rpartition("/")[0]
-    for other in list_publications(mirror):
-        is_other = other.id != publication.id and other.location.rpartition("/")[0] == root
-        if is_other and other.period == publication.period:
-            return
+    others = [
+        other
+        for other in list_publications(mirror)
+        if other.id != publication.id and other.period == publication.period
+    ]
+    if any(other.location.rpartition("/")[0] == root for other in others):
+        return
+    instead = [part for other in reversed(others) if (part := _part_of(context, other)) is not None]
     for name in state.tables if state is not None else ():
         # The folder has the name that the table had, which is not its present one after a renaming.
-        unlist_version(context, name, root.rpartition("/")[2], publication.period)
+        unlist_version(context, name, root.rpartition("/")[2], publication.period, instead)
 
 
 # The schedule as status and `snapshot schedule` show it.
