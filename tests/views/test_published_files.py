@@ -201,3 +201,26 @@ def test_two_lakes_leave_the_copies_of_each_other_alone(scene: Scene, tmp_path: 
         assert [row[1] for row in scene.lakeward.spark.table(f"spark_catalog.{REGISTERED}").collect()] == ["mine"]
     finally:
         scene.lakeward.spark.sql(f"DROP TABLE IF EXISTS spark_catalog.{REGISTERED}")
+
+
+@pytest.mark.soak
+def test_a_damaged_copy_is_written_again(scene: Scene) -> None:
+    scene.table()
+    scene.land("LOAD00000001.csv", "I,1,one,d,1.00")
+    root = publish(scene, register=REGISTERED)
+    [data] = (root.parent / VERSIONS).rglob("*.parquet")
+    try:
+        data.write_bytes(data.read_bytes()[:-1])
+        assert [version.state for version in scene.lakeward.snapshots.list()] == ["missing"]
+        [made] = scene.lakeward.snapshots.refresh([TABLE], version="op-1")
+        assert (made.outcome, len(published(scene))) == ("done", 1), made.message
+        [data] = (root.parent / VERSIONS).rglob("*.parquet")
+        data.unlink()
+        scene.run()
+        assert len(published(scene)) == 1
+        assert scene.lakeward.snapshots.refresh([TABLE], version="op-1") == []
+        scene.lakeward.spark.sql(f"DROP TABLE spark_catalog.{REGISTERED}")
+        scene.lakeward.snapshots.refresh([TABLE], version="op-1")
+        assert registered(scene) == {1: "d"}
+    finally:
+        scene.lakeward.spark.sql(f"DROP TABLE IF EXISTS spark_catalog.{REGISTERED}")

@@ -19,6 +19,7 @@ from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
 from lakeward.session.catalog import catalog_kind
 from lakeward.storage.filesystem import open_filesystem
+from lakeward.storage.publish import not_as_written
 from lakeward.transforms.columns import columns
 from lakeward.views.versions.create import (
     describe,
@@ -217,7 +218,10 @@ def _is_published(wanted: WantedCopy, op: int, known: Sequence[Publication]) -> 
     manifest = version.manifest() if pointer.path == place.path_of(version) else None
     if manifest is None or _finished(manifest, wanted, op, known) is None:
         return False
-    return misplaced(place, version, manifest) is None
+    if misplaced(place, version, manifest) is not None:
+        return False
+    # One listing: a file that somebody removed or cut is written again by the run, not by the next change.
+    return not_as_written(manifest.files, version.store.files(version.folder)) is None
 
 
 def _finished(manifest: Manifest, wanted: WantedCopy, op: int, known: Sequence[Publication]) -> Publication | None:

@@ -25,7 +25,7 @@ from lakeward.views.versions.folders import find_version, place_of, publishing, 
 from lakeward.views.versions.foreign import FOREIGN, list_foreign, why_missing
 from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import PublicationKind, list_publications
-from lakeward.views.versions.register import renew_registration
+from lakeward.views.versions.register import points_to, renew_registration
 from lakeward.views.versions.schedule import relist, schedule_state, turn_of
 from lakeward.views.versions.tags import create_tag, remove_versions
 
@@ -255,16 +255,28 @@ _OUTDATED = (VersionState.STALE, VersionState.UNDONE)
 
 def outdated_publications(context: TableContext, version: str | None) -> list[CheckedPublication]:
     """Return the versions to rebuild: stale and undone ones, or those with a name, including missing ones."""
-    found = [
-        checked for checked in check_publications(context) if checked.publication.kind is not PublicationKind.CURRENT
-    ]
+    found = check_publications(context)
     if version is not None:
         named = [checked for checked in found if checked.publication.is_called(version)]
         if any(checked.publication.is_of_point for checked in named):
             msg = f"{version} is of a point, which concerns several tables: it is not refreshed for one of them"
             raise ConfigurationError(msg, hint=f"lakeward points --tag {version} --replace; files: snapshot create")
-        return [checked for checked in named if checked.state is not VersionState.CURRENT]
-    return [checked for checked in found if checked.state in _OUTDATED and can_change(checked.publication)]
+        return [checked for checked in named if _is_to_rebuild(context, checked)]
+    return [
+        checked
+        for checked in found
+        if checked.publication.kind is not PublicationKind.CURRENT
+        and checked.state in _OUTDATED
+        and can_change(checked.publication)
+    ]
+
+
+def _is_to_rebuild(context: TableContext, checked: CheckedPublication) -> bool:
+    """Whether a version that was named is rebuilt; of the copies of the current state the newest one only."""
+    if checked.publication.kind is not PublicationKind.CURRENT or checked.state is not VersionState.CURRENT:
+        return checked.state not in (VersionState.CURRENT, VersionState.FORMER)
+    name = checked.publication.registered
+    return bool(name) and not points_to(context, name, checked.publication.location)
 
 
 def can_change(publication: Publication) -> bool:
