@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.views.manifests import manifest_of
 
 from lakeward.columns import Column
+from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
+from lakeward.model import TableId
+from lakeward.views.versions import all_versions, schedule
 from lakeward.views.versions.all_versions import FoundTable, VersionPart, merged_columns, put_version, take_out
 from lakeward.views.versions.register import ALL_VERSIONS, OWN_MIRROR, OWN_PROPERTY
 
@@ -181,3 +187,34 @@ def test_a_dropped_version_leaves_the_partition_of_another_folder():
     assert catalog.places[("a",)] == moved.location
     take_out(catalog, NAME, catalog.table, "a", [part("a", format="csv")])
     assert catalog.places.keys() == {("b",)}
+
+
+def test_a_version_in_a_former_shape_is_passed_over_by_the_present_table(monkeypatch, caplog):
+    listed: list[str] = []
+    tables = FakeCatalog()
+    tables.table = FoundTable({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, (), ("version",))
+    monkeypatch.setattr(schedule, "list_version", lambda _context, _name, _column, each, _others: listed.append(each))
+    monkeypatch.setattr(all_versions, "_catalog", lambda _context: nullcontext(tables))
+    monkeypatch.setattr(all_versions, "mirror_uuid_of", lambda _context: "uuid")
+    monkeypatch.setattr(schedule, "_part_of", lambda _context, publication: publication.part)
+    own = {"timestamp_column": "ts", "snapshots": {"every": "day", "to": "out"}}
+    config = parse_config({"tables": {"sales.product": own}}, base=Path("/lake"))
+    settings, table = config.tables["sales.product"], TableId("sales", "product")
+    context: Any = SimpleNamespace(table=table, config=config, settings=settings)
+
+    def add(day: str, kind: str) -> None:
+        each: Any = SimpleNamespace(
+            version=day, location=f"/x/{day}", format=kind, layout="flat", date_column="", part=part(day, format=kind)
+        )
+        schedule.list_one(context, NAME, "version", each)
+
+    add("2020-11-14", "csv")
+    assert listed == []
+    assert "lakeward snapshot drop sales.product --version 2020-11-14" in caplog.text
+    add("2020-11-15", "parquet")
+    # A table that is still to be made, or that is somebody else's, passes nothing over.
+    tables.table = None
+    add("2020-11-14", "csv")
+    tables.table = FoundTable({OWN_PROPERTY: "sales.other", ALL_VERSIONS: "parquet"}, (), ("version",))
+    add("2020-11-14", "csv")
+    assert [each.value for each in listed] == ["2020-11-15", "2020-11-14", "2020-11-14"]

@@ -169,6 +169,15 @@ def is_listed(context: TableContext, name: str) -> bool:
         return found is not None and _is_own(found, str(context.table), mirror_uuid_of(context))
 
 
+def is_of_other_shape(context: TableContext, name: str, column: str, manifest: Manifest) -> bool:
+    """Whether a table over all versions of this table exists, and a version has another format or other folders."""
+    with _catalog(context) as catalog:
+        found = catalog.find(name)
+    if found is None or not _is_own(found, manifest.table, manifest.lineage.mirror_uuid):
+        return False
+    return not _has_shape(found, column, manifest)
+
+
 def put_version(
     catalog: Catalog, name: str, column: str, part: VersionPart, others: Callable[[], Iterable[VersionPart]]
 ) -> None:
@@ -272,14 +281,23 @@ def _require_own(found: FoundTable, name: str, column: str, manifest: Manifest) 
         msg = f"the table {name} exists already and is not one that Lakeward made over all versions of {manifest.table}"
         msg += f": it {why}" if why is not None else ""
         raise ConfigurationError(msg, hint="snapshots: {register_all: ANOTHER.NAME}")
-    wanted = tuple(field.casefold() for field in _partitioned_by(column, manifest))
-    present = tuple(field.casefold() for field in found.partitioned_by)
-    if (present, found.properties[ALL_VERSIONS]) != (wanted, manifest.format):
+    if not _has_shape(found, column, manifest):
+        present, wanted = (_folded_names(names) for names in (found.partitioned_by, _partitioned_by(column, manifest)))
         msg = (
             f"the table {name} holds versions in {found.properties[ALL_VERSIONS]} partitioned by {', '.join(present)}; "
             f"this one is in {manifest.format}, by {', '.join(wanted)}"
         )
         raise _unfitting(msg)
+
+
+def _has_shape(found: FoundTable, column: str, manifest: Manifest) -> bool:
+    wanted = (_folded_names(_partitioned_by(column, manifest)), manifest.format)
+    return (_folded_names(found.partitioned_by), found.properties[ALL_VERSIONS]) == wanted
+
+
+def _folded_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names as catalogs compare them, which keep no case."""
+    return tuple(name.casefold() for name in names)
 
 
 def _put_partitions(catalog: Catalog, name: str, keys: Sequence[str], part: VersionPart) -> None:

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward.documents import Document, Record, to_compact_json
 from lakeward.errors import ConfigurationError
+from lakeward.logs import event
 from lakeward.mirror.op.as_of import first_digits
 from lakeward.model import digits_micros, utc_time
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.text import json_object, reading_property
-from lakeward.views.versions.all_versions import VersionPart, list_version, unlist_version
+from lakeward.views.versions.all_versions import VersionPart, is_of_other_shape, list_version, unlist_version
 from lakeward.views.versions.create import moment_of
 from lakeward.views.versions.folders import place_of, table_root
 from lakeward.views.versions.layouts import FileShape
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.model import Progress
     from lakeward.views.versions.manifest import Publication
+
+logger = logging.getLogger(__name__)
 
 _STATE, _CHECKED = "lakeward.schedule", "lakeward.schedule-checked"
 
@@ -203,7 +207,10 @@ def relist(context: TableContext, publication: Publication) -> None:
 
 
 def list_one(context: TableContext, name: str, column: str, publication: Publication) -> None:
-    """Add a version to a table over all versions, or renew it there; where there is no such table, all are added."""
+    """Add a version to a table over all versions, or renew it there; where there is no such table, all are added.
+
+    A version in the shape of former settings is passed over by the table of the present ones.
+    """
     root = publication.location.rpartition("/")[0]
 
     def others() -> Iterator[VersionPart]:
@@ -212,8 +219,26 @@ def list_one(context: TableContext, name: str, column: str, publication: Publica
             if other.period is not None and is_like_it and (part := _part_of(context, other)) is not None:
                 yield part
 
-    if (part := _part_of(context, publication)) is not None:
-        list_version(context, name, column, part, others)
+    if (part := _part_of(context, publication)) is None:
+        return
+    if _is_of_former_shape(context, publication) and is_of_other_shape(context, name, column, part.manifest):
+        text = (
+            "%s has a former format or layout and is not in the table %s: lakeward snapshot drop %s --version %s, then "
+            "lakeward snapshot schedule %s --make --from %s makes it as set now"
+        )
+        table, day = str(context.table), part.value[:10]
+        named = event("snapshot.unlisted", table=table)
+        logger.warning(text, part.location, name, table, publication.version, table, day, extra=named)
+        return
+    list_version(context, name, column, part, others)
+
+
+def _is_of_former_shape(context: TableContext, publication: Publication) -> bool:
+    schedule = Schedule.of(context)
+    if schedule is None:
+        return False
+    shape = schedule.shape
+    return _shape(publication) != (shape.format, shape.layout, shape.date_column)
 
 
 def _part_of(context: TableContext, publication: Publication) -> VersionPart | None:
