@@ -271,8 +271,9 @@ class _Run:
         state, table = self._bench.state, known.table
         try:
             error = report.message if report.outcome is Outcome.FAILED else None
-            # An error would register the table again.
-            if error != known.error and table not in self._gone:
+            # An error would register the table, as an inactive one.
+            is_registered = known.registered or table in self._registered
+            if error != known.error and is_registered and table not in self._gone:
                 state.set_error(table, error)
             run = TableRun(self.id, table, began, datetime.now(UTC), report.outcome, report.to_dict())
             if not is_repeated(state, run):

@@ -228,12 +228,14 @@ class _Work:
 
     def _catalogue(self) -> None:
         """Complete the table over all versions where it is new, and point the other to the newest version."""
-        context, schedule, versions = self._context, self._schedule, self._versions()
+        context, schedule = self._context, self._schedule
+        # First: only the records name them, and that of the newest version is about to name another one.
+        self._drop_former_tables(schedule.registered)
+        versions = self._versions()
         if not versions:
             return
         if schedule.registered:
             self._point_to_newest(versions[-1], schedule.registered)
-        self._drop_former_tables(schedule.registered)
         state = schedule_state(context.mirror.metadata())
         if schedule.register_all and state is not None and state.listed is None:
             with publishing(context):
