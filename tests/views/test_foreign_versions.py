@@ -11,7 +11,8 @@ import pytest
 
 from lakeward import diff_snapshots
 from lakeward.column_policy import hashed
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.mirror.erase import FOREIGN, UNREAD
 from lakeward.storage.checksum import checksum_of
 from tests.spark.scene import TABLE
 
@@ -91,3 +92,27 @@ def test_an_erasure_finds_hashed_keys_in_versions_of_another_system(
     [receipt] = scene.lakeward.erase(TABLE, [{"id": hashed(key.encode(), b"2")}], reason="test")
     traces = {trace.path: (trace.rows, trace.outcome) for trace in receipt.landing}
     assert traces[made.location] == (1, "foreign")
+
+
+@pytest.mark.soak
+def test_versions_that_cannot_be_read_are_named_and_keep_no_erasure_from_its_end(scene: Scene) -> None:
+    folder, ids = scene.folder / "foreign", pa.array([1], pa.int32())
+    write(folder / "conflict" / "a.parquet", id=ids)
+    write(folder / "conflict" / "b.parquet", id=["x"])
+    write(folder / "date" / "d=2020-02-30" / "a.parquet", name=["a"])
+    write(folder / "cut" / "a.parquet", id=ids)
+    write(folder / "good" / "a.parquet", id=ids)
+    (folder / "cut" / "a.parquet").write_bytes(b"PAR1")
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,c,x,1.00")
+    scene.run()
+    snapshots = scene.lakeward.snapshots
+    for name in ("conflict", "date", "cut"):
+        with pytest.raises(DataError, match=f"foreign/{name} cannot be read as a version"):
+            snapshots.adopt(TABLE, str(folder / name))
+    snapshots.adopt(TABLE, str(folder / "good"))
+    write(folder / "good" / "_temporary" / "part.parquet", id=["unfinished"])
+    [receipt] = scene.lakeward.erase(TABLE, [{"id": 1}], reason="test")
+    assert {trace.path: (trace.rows, trace.outcome) for trace in receipt.landing}[str(folder / "good")] == (1, FOREIGN)
+    (folder / "good" / "a.parquet").write_bytes(b"PAR1")
+    [receipt] = scene.lakeward.erase(TABLE, [{"id": 2}], reason="test")
+    assert {trace.path: trace.outcome for trace in receipt.landing}[str(folder / "good")] == UNREAD

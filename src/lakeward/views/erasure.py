@@ -80,7 +80,7 @@ from lakeward.transforms.versions import VALID_FROM
 from lakeward.views.history.keys import row_key
 from lakeward.views.history.scd2 import shown_names
 from lakeward.views.versions.folders import find_version, place_of, publishing, tidy, unfinished_folders
-from lakeward.views.versions.foreign import list_foreign, read_foreign
+from lakeward.views.versions.foreign import list_foreign, read_foreign, reading
 from lakeward.views.versions.manage import rebuild_publication
 from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
 
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from lakeward.iceberg.table import IcebergTable
     from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext
+    from lakeward.views.versions.foreign import ForeignVersion
     from lakeward.views.versions.manifest import Publication
 
 
@@ -197,29 +198,37 @@ def rows_in_publication(context: TableContext, record: OpRecord, publication: Pu
 
 def foreign_traces(context: TableContext, record: OpRecord) -> list[LandingTrace]:
     """Return the registered versions of other systems that hold what was erased: they are left as they are."""
-    mirror, erasure, key = context.mirror.find_metadata(), erasure_of(record), context.settings.primary_key
-    found = []
+    mirror, found = context.mirror.find_metadata(), []
     for version in list_foreign(mirror) if mirror else ():
-        rows = read_foreign(context, version)
-        if rows is None:
-            continue
-        if erasure.columns:
-            if count := rows.filter(rows_to_erase(context, record, rows)).count():
-                found.append(LandingTrace(version.location, count, FOREIGN))
-            continue
-        if not {*key} <= {*rows.columns}:
+        try:
+            with reading(version.location):
+                found += _foreign_trace(context, record, version)
+        except DataError:
+            # It may hold what was erased; a damaged file of another system does not keep the erasure from its end.
             found.append(LandingTrace(version.location, 0, UNREAD))
-            continue
-        fields = [field for field in context.mirror.columns() if field.name in key]
-        sources = {field.name: field.source for field in fields}
-        # A mirror under a column policy has the hashes of its keys.
-        rows = protected_rows(rows.select(*columns(key)), policy_of(context.settings), sources, is_text=False)
-        # Another system may have stored keys in narrower types, by which they would hash differently.
-        types = {field.name: field.type for field in fields}
-        rows = rows.select(*[column(name).cast(types[name]).alias(name) for name in key])
-        if count := rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes)).count():
-            found.append(LandingTrace(version.location, count, FOREIGN))
     return found
+
+
+def _foreign_trace(context: TableContext, record: OpRecord, version: ForeignVersion) -> list[LandingTrace]:
+    """Return what one version of another system holds of what was erased: nothing, or one entry."""
+    erasure, key = erasure_of(record), context.settings.primary_key
+    rows = read_foreign(context, version)
+    if rows is None:
+        return []
+    if erasure.columns:
+        count = rows.filter(rows_to_erase(context, record, rows)).count()
+        return [LandingTrace(version.location, count, FOREIGN)] if count else []
+    if not {*key} <= {*rows.columns}:
+        return [LandingTrace(version.location, 0, UNREAD)]
+    fields = [field for field in context.mirror.columns() if field.name in key]
+    sources = {field.name: field.source for field in fields}
+    # A mirror under a column policy has the hashes of its keys.
+    rows = protected_rows(rows.select(*columns(key)), policy_of(context.settings), sources, is_text=False)
+    # Another system may have stored keys in narrower types, by which they would hash differently.
+    types = {field.name: field.type for field in fields}
+    rows = rows.select(*[column(name).cast(types[name]).alias(name) for name in key])
+    count = rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes)).count()
+    return [LandingTrace(version.location, count, FOREIGN)] if count else []
 
 
 def clean_publications(context: TableContext, record: OpRecord) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.documents import Record, to_compact_json
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.spark.errors import any_failure, spark_faults, translated
 from lakeward.spark.workspace import session_settings
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.claims import MANIFEST
@@ -26,6 +27,7 @@ from lakeward.views.versions.manifest import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
 
@@ -169,7 +171,8 @@ def register_foreign(
 
 def _described(context: TableContext, store: FileSystem, folder: FoundFolder) -> ForeignVersion:
     """Read a version and return its record."""
-    content = checksum_of(_read(context, store, folder))
+    with reading(folder.location):
+        content = checksum_of(_read(context, store, folder))
     after = find_folders(folder.location, store.walk(folder.location))
     if [found.listing for found in after] != [folder.listing]:
         msg = f"{folder.location} changed while it was read"
@@ -185,6 +188,17 @@ def _described(context: TableContext, store: FileSystem, folder: FoundFolder) ->
         registered=datetime.now(UTC).isoformat(timespec="microseconds"),
         date_column=folder.date_column,
     )
+
+
+def reading(location: str) -> AbstractContextManager[None]:
+    """Return a context that translates what Spark raises while a version of another system is read.
+
+    Raises:
+        DataError: a file is damaged, or the files or the values of folders do not fit each other.
+    """
+    hint = "its Parquet files must be whole, with one type for each column, and folders of dates have real dates"
+    unknown = any_failure(DataError, f"{location} cannot be read as a version", hint=hint)
+    return translated(*spark_faults(location), unknown)
 
 
 def _read(context: TableContext, store: FileSystem, folder: FoundFolder) -> DataFrame:
@@ -231,7 +245,11 @@ def why_missing(context: TableContext, version: ForeignVersion) -> str | None:
 def read_foreign(context: TableContext, version: ForeignVersion) -> DataFrame | None:
     """Return the rows of a version, None where its files are gone."""
     store = open_filesystem(context.spark, context.config, version.location)
-    files = [file for file in store.walk(version.location) if file.path.endswith(_SUFFIX)]
+    files = [
+        file
+        for file in store.walk(version.location)
+        if file.path.endswith(_SUFFIX) and not any(map(_is_mark, file.path.split("/")))
+    ]
     if not files:
         return None
     return _read(context, store, FoundFolder(version.version, version.location, tuple(files), version.date_column))
