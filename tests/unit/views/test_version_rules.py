@@ -19,7 +19,7 @@ from lakeward.storage.checksum import CHECKSUM_VERSION, Checksum, checksum_form,
 from lakeward.storage.filesystem import for_reading
 from lakeward.views.points.tagging import point_moment
 from lakeward.views.versions.create import moment_of, moment_text
-from lakeward.views.versions.layouts import FileShape
+from lakeward.views.versions.layouts import FileShape, require_visible
 from lakeward.views.versions.manifest import Publication, PublicationKind
 from lakeward.views.versions.register import (
     Pointing,
@@ -76,6 +76,16 @@ def test_columns_that_make_no_dates_are_refused(column, columns, words):
 def test_a_shape_that_contradicts_itself_is_refused(shape):
     with pytest.raises(ConfigurationError):
         shape.require_usable()
+
+
+def test_folders_that_readers_pass_over_are_refused():
+    with pytest.raises(ConfigurationError, match=r"folders by \.dept would be hidden"):
+        FileShape(layout="partitioned", partition_by=(".dept",)).published_columns(
+            "t", (*COLUMNS, Column(".dept", "string"))
+        )
+    require_visible("t", ["dept=a/part-0.parquet", "dept=_COPYING_/part-0.parquet", "x._COPYING_"])
+    with pytest.raises(DataError, match=r"the folder dept=x\._COPYING_ would not be read by Spark"):
+        require_visible("t", ["dept=a/part-0.parquet", "dept=x._COPYING_/part-1.parquet"])
 
 
 def test_retention_counts_each_folder_and_tags_by_themselves():

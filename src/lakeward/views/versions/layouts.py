@@ -188,6 +188,8 @@ def require_rows(
     Raises:
         DataError: the files have another number of rows, or other values.
     """
+    paths = [*paths]
+    require_visible(str(context.table), paths)
     found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape)
     if target.shape.format == "parquet":
         _require_same(context, target, found.count(), content.rows)
@@ -200,6 +202,18 @@ def require_rows(
         names = ", ".join(_changed_columns(found, rows, target.names))
         msg = f"{context.table}: {target.shape.format} files do not return every value of {names} as it was written"
         raise DataError(msg, hint="nothing was published: choose --format parquet (or format: parquet under publish:)")
+
+
+def require_visible(table: str, paths: Iterable[str]) -> None:
+    """Require that readers see every folder; what is read here by its path, Spark passes over in a listing.
+
+    Raises:
+        DataError: a folder's name ends as those of files do that are being copied.
+    """
+    folders = (name for path in paths for name in path.split("/")[:-1])
+    if hidden := next((name for name in folders if name.endswith(_BEING_COPIED)), None):
+        msg = f"{table}: the folder {hidden} would not be read by Spark, as its name ends in {_BEING_COPIED}"
+        raise DataError(msg, hint="choose other columns under publish: partition_by:, or leave it out")
 
 
 def _require_folder_values(context: TableContext, target: VersionTarget, found: DataFrame, rows: DataFrame) -> None:
@@ -281,6 +295,7 @@ FORMATS = ("parquet", "csv", "json", "orc")
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _TIMESTAMPS = ("timestamp", "timestamp_ntz")
 # Types whose text in the name of a folder is read back as the same value by every reader.
+_BEING_COPIED = "._COPYING_"
 _FOLDER_TYPES = re.compile(r"string|boolean|int|bigint|date|decimal\(\d+,\d+\)")
 
 
@@ -380,6 +395,9 @@ class FileShape:
             msg = f"{table}: publish: partition_by: names every column; nothing would be left for the files"
             raise ConfigurationError(msg, hint=hint)
         for name in self.partition_by:
+            if name.startswith("."):
+                msg = f"{table}: publish: partition_by: folders by {name} would be hidden from every reader"
+                raise ConfigurationError(msg, hint=hint)
             if not _FOLDER_TYPES.fullmatch(types[name]):
                 msg = f"{table}: publish: partition_by: {name} is of type {types[name]}, which cannot name folders"
                 by_date = "layout: dated with date_column: makes one folder per date"
