@@ -224,6 +224,22 @@ def test_the_order_of_a_table_cannot_change_under_it(table: PlainTable) -> None:
         assert "its change files were ordered by their names so far" in stopped and "--to-op 0" in stopped
 
 
+def test_another_order_of_a_table_with_a_reload_needs_the_place_of_that_again(seen: PlainTable) -> None:
+    seen.land("part-0.csv", "1,load")
+    seen.land("delta_1.csv", "U,1,one")
+    seen.run()
+    seen.land("part-0.csv", "1,reload", at=1_800_000_000)
+    seen.run(cut=f"after:{FOLDER}/delta_1.csv")
+    seen.land("delta_2.csv", "I,2,two")
+    seen.run()
+    seen.settings = seen.settings.model_copy(update={"files": type(seen.settings.files)(**OWN)})
+    assert "--cut after:PATH, where PATH is the last change file that the present load contains" in seen.stops()
+    seen.undo_all()
+    seen.forget_state()
+    seen.run(cut=f"after:{FOLDER}/delta_1.csv")
+    assert seen.rows == {1: "reload", 2: "two"}
+
+
 def test_a_file_that_was_a_load_part_and_is_a_change_file_now_stops_the_table(table: PlainTable) -> None:
     table.land("part-0.csv", "1,load")
     table.run()

@@ -23,7 +23,7 @@ from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.mirror.op.ledger import began_with_lake, change_files
 from lakeward.mirror.op.loads import SeenFile, decide_loads, file_note
-from lakeward.mirror.op.places import cut_at, has_own_order, is_recorded, require_one_order, user_cut
+from lakeward.mirror.op.places import cut_at, has_own_order, is_recorded, reading_again, require_one_order, user_cut
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, digits_micros, time_digits
 from lakeward.text import count
 
@@ -251,7 +251,7 @@ def pending_changes(
     """
     for file, entry in _with_entries(context, scan, numbered=numbered):
         if entry is not None:
-            _require_same_class(context, file, entry)
+            _require_same_class(context, progress, file, entry)
             if entry.op == scan.logged_op:
                 scan.logged.add(file)
             _count_known(file, entry, progress, scan)
@@ -309,7 +309,7 @@ def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan
             scan.came_back.append(file.path)
 
 
-def _require_same_class(context: TableContext, file: LandingFile, entry: LedgerEntry) -> None:
+def _require_same_class(context: TableContext, progress: Progress, file: LandingFile, entry: LedgerEntry) -> None:
     """Refuse a file that was read as a load part and is a change file by today's settings, or the reverse."""
     if entry.file_class is file.file_class:
         return
@@ -318,8 +318,7 @@ def _require_same_class(context: TableContext, file: LandingFile, entry: LedgerE
         f"{context.table}: op {entry.op} recorded {file.path} as a {words[entry.file_class]} file; by files.load and "
         f"files.changes it is a {words[file.file_class]} file now"
     )
-    table = shlex.quote(str(context.table))
-    hint = f"set files back; or read all files again: lakeward undo {table} --to-op 0, then lakeward run {table}"
+    hint = f"set files back; or read all files again: {reading_again(context, progress)}"
     raise ConfigurationError(msg, hint=hint)
 
 

@@ -54,12 +54,23 @@ def require_one_order(context: TableContext, progress: Progress) -> None:
             f"{context.table}: its change files were ordered by {kind_of(others[0])} so far, and by the setting "
             f"files.order {files.order or 'not set'} they are ordered by {now}: the two cannot be compared"
         )
-        table = shlex.quote(str(context.table))
         hint = (
-            f"set files back; or read everything again in the new order: lakeward undo {table} --to-op 0, then "
-            f"lakeward run {table}; or declare the new files as a table of their own, with path:"
+            f"set files back; or read everything again in the new order: {reading_again(context, progress)}; "
+            "or declare the new files as a table of their own, with path:"
         )
         raise ConfigurationError(msg, hint=hint)
+
+
+def reading_again(context: TableContext, progress: Progress) -> str:
+    """Return the commands that read all files again; where a load came later, they name what it contains.
+
+    Otherwise the load would be taken for the first one, and changes that it contains would be applied on top of it.
+    """
+    table = shlex.quote(str(context.table))
+    again = f"lakeward undo {table} --to-op 0, then lakeward run {table}"
+    if all(generation.number == 1 for generation in progress.generations):
+        return again
+    return f"{again} --cut {BEHIND_FILE}:PATH, where PATH is the last change file that the present load contains"
 
 
 def order_conflict(settings: TableSettings) -> str | None:
@@ -108,7 +119,8 @@ def _place_of(context: TableContext, path: str) -> str:
     """Return the place of a file by its path under landing."""
     name = path.removeprefix(f"{context.folder}/")
     entry = context.state.lookup(context.table, [path]).get(path)
-    if entry is not None and entry.time:
+    # A place of a former order, which numbers of arrival are that outlast an undo, cannot be compared with others.
+    if entry is not None and entry.time and kind_of(entry.time) == _kind(context):
         return entry.time
     if name == path or context.settings.files.records_arrival:
         known = "has never been seen" if name != path else f"is not below the table's folder {context.folder}"
