@@ -59,7 +59,8 @@ def _segment(segment: str) -> str:
         character = segment[at]
         match = _CLASS.match(segment, at) if character == "[" else None
         if match is not None and match["members"]:
-            members = re.sub(r"([\\^\[\]&~|])", r"\\\1", match["members"])
+            # Two dashes are kept for later versions of Python, which warns of them.
+            members = re.sub(r"([\\^\[\]&~|]|(?<=-)-)", r"\\\1", match["members"])
             found += f"[^/{members}]" if match["negated"] else f"[{members}]"
             at = match.end()
             continue

@@ -26,6 +26,7 @@ def test_patterns(pattern: str, fitting: list[str], others: list[str]) -> None:
     ("/a.csv", "slash"), ("a//b.csv", "slash"), ("", "slash"), ("a/", "slash"), ("../a.csv", "below the table's"),
     ("_a.csv", "temporary"), ("x/.a/*.csv", "temporary"), ("*.tmp", "temporary"), ("a/**", "stands for folders"),
     ("a**.csv", "whole folders"), ("a.json", "not read"), ("*.CSV", "not read"), ("a[z-a].csv", "brackets"),
+    ("a[b--a].csv", "brackets"),
 ])  # fmt: skip
 def test_patterns_that_no_file_fits_are_refused(pattern: str, why: str) -> None:
     with pytest.raises(ValidationError, match=why):
