@@ -71,13 +71,9 @@ def _require_same_repeats(context: TableContext, op_input: OpInput, changes: Dat
     first, last = changes.agg(F.min(S.SEQUENCE), F.max(S.SEQUENCE)).collect()[0]
     if first is None:
         return
-    reached = progress.last_place
-    if reached is not None and first <= reached.sequence:
-        history = earlier_changes(context, op_input)
-        if history is not None:
-            overlapping = history.filter(column(S.SEQUENCE).between(first, last))
-            # Rows that were read before are compared with new ones, and not among each other.
-            changes = changes.unionByName(overlapping.withColumn(_ARRIVED, F.lit(False)), allowMissingColumns=True)
+    if (overlapping := _read_between(context, op_input, progress, first, last)) is not None:
+        # Rows that were read before are compared with new ones, and not among each other.
+        changes = changes.unionByName(overlapping.withColumn(_ARRIVED, F.lit(False)), allowMissingColumns=True)
     described = context.settings.metadata_columns.listed  # of changes, and no part of a row
     content = F.struct(S.OPERATION, *columns(name for name in op_input.names if name not in described))
     places = changes.groupBy(S.SEQUENCE).agg(
@@ -87,6 +83,17 @@ def _require_same_repeats(context: TableContext, op_input: OpInput, changes: Dat
     differing = places.filter(column(_ARRIVED) & (column(_CONTENTS) > 1))
     if found := differing.orderBy(S.SEQUENCE).limit(_SHOWN).collect():
         raise _shared_sequences(context, found, differing.count())
+
+
+def _read_between(
+    context: TableContext, op_input: OpInput, progress: Progress, first: str, last: str
+) -> DataFrame | None:
+    """Return the changes between two values of the order column that were read before, None where none can be."""
+    reached = progress.last_place
+    if reached is None or first > reached.sequence:
+        return None
+    history = earlier_changes(context, op_input)
+    return None if history is None else history.filter(column(S.SEQUENCE).between(first, last))
 
 
 def _shared_sequences(context: TableContext, found: Sequence[Row], total: int) -> DataError:
@@ -111,12 +118,8 @@ def _require_no_ties(context: TableContext, op_input: OpInput, changes: DataFram
     ).collect()[0]  # fmt: skip
     if first is None:
         return
-    reached = progress.last_place
-    if reached is not None and first <= reached.sequence:
-        history = earlier_changes(context, op_input)
-        if history is not None:
-            overlapping = history.filter(column(S.SEQUENCE).between(first, last))
-            changes, one_file = changes.unionByName(overlapping), False
+    if (overlapping := _read_between(context, op_input, progress, first, last)) is not None:
+        changes, one_file = changes.unionByName(overlapping), False
     if one_file:
         return
     places = [*keys, S.SEQUENCE]
