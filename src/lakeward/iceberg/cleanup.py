@@ -410,7 +410,8 @@ def _forget_entries(attempt: Attempt) -> None:
 
 def stop_merging(table: IcebergTable) -> None:
     """Make commits write manifests as usual, also where a crash prevented that."""
-    if any(table.property(name) is not None for name in _MERGING):
+    metadata = table.metadata()
+    if any(metadata.property(name) is not None for name in _MERGING):
         table.set_properties(dict.fromkeys(_MERGING))
 
 

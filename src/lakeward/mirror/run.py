@@ -225,14 +225,14 @@ def finish_interrupted(context: TableContext) -> None:
             with bind(op=prepared.record.op):
                 carry_out(context, prepared)
     changelog = context.changelog.find_metadata()
-    _require_logged_erasure(context, changelog)
+    require_logged_erasure(context, changelog)
     if unfinished_erasure(changelog) is not None:
         expire_after_erasure(context)
         for prepared in rewritten_files(context):
             carry_out(context, prepared)
 
 
-def _require_logged_erasure(context: TableContext, changelog: TableMetadata | None) -> None:
+def require_logged_erasure(context: TableContext, changelog: TableMetadata | None) -> None:
     """Refuse to continue where a crash came before an erasure of values was logged: they are all still stored.
 
     Raises:

@@ -49,8 +49,8 @@ from lakeward.mirror.kinds.erase import (
     MIRROR,
     changelog_rows_to_erase,
     erasure_of,
-    former_names,
     mirror_rows_to_erase,
+    names_ever,
     references_by_snapshot,
     rewriting,
     rows_to_erase,
@@ -131,8 +131,7 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
                 attempt.stamp(same_stamps(metadata, head))
                 attempt.publish(before=context.permission.require)
     if gone := dropped(erasure_of(record).rules):
-        former = former_names(context)
-        rename_everywhere(history, {}, [known for name in gone for known in (name, *former.get(name, ()))])
+        rename_everywhere(history, {}, names_ever(context, gone))
 
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:

@@ -11,15 +11,15 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.column_policy import POLICY_PROPERTY, RuleKind, dropped, hashed_names, stored_policy
+from lakeward.column_policy import POLICY_PROPERTY, dropped, hashed_names, stored_policy
 from lakeward.errors import ConfigurationError
 from lakeward.iceberg.cleanup import stored_rows
 from lakeward.iceberg.define import LAYOUT_PROPERTY
 from lakeward.iceberg.metadata import EMPTY_TAG
 from lakeward.mirror.erase import erase_keys, next_record
-from lakeward.mirror.kinds.erase import former_names, references_by_snapshot
+from lakeward.mirror.kinds.erase import names_ever, references_by_snapshot
 from lakeward.mirror.op.effect import capture
-from lakeward.mirror.op.erased import UNFINISHED_PROPERTY, Erasure, UnfinishedErasure, unlogged_erasure
+from lakeward.mirror.op.erased import UNFINISHED_PROPERTY, Erasure, UnfinishedErasure
 from lakeward.mirror.op.metadata_columns import source_columns
 from lakeward.mirror.op.policy import (
     anew_hint,
@@ -31,6 +31,7 @@ from lakeward.mirror.op.policy import (
 from lakeward.mirror.op.protected import looks_hashed
 from lakeward.mirror.op.settings import require_same_layout, settings_problems
 from lakeward.mirror.op.steps import Step
+from lakeward.mirror.run import require_logged_erasure
 from lakeward.transforms.columns import column
 from lakeward.views.erasure import finish_erasure, foreign_traces, found_places, receipt_of, resume
 from lakeward.views.versions.manifest import list_publications
@@ -94,7 +95,7 @@ def _erasure_of_values(context: TableContext, reason: str) -> Erasure:
     if mirror is None or mirror.head(EMPTY_TAG) is None:
         msg = f"{context.table} has no rows yet: nothing was run, so there is nothing to replace"
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
-    _require_logged(context)
+    require_logged_erasure(context, context.changelog.find_metadata())
     require_same_layout(context, {LAYOUT_PROPERTY: mirror.property(LAYOUT_PROPERTY)})
     rules = rules_to_apply(context.table, context.settings, _stored(context), mirror.columns())
     erasure = Erasure("", (), reason, 0, columns=rules)
@@ -111,17 +112,6 @@ def _erasure_of_values(context: TableContext, reason: str) -> Erasure:
     return erasure
 
 
-def _require_logged(context: TableContext) -> None:
-    """Refuse to plan anew what a crash left announced.
-
-    Raises:
-        ConfigurationError: names the command that carries it out.
-    """
-    if unlogged_erasure(context.changelog.find_metadata()) is not None:
-        msg = f"{context.table}: stored values were to be replaced, and a crash left that undone"
-        raise ConfigurationError(msg, hint=f"lakeward erase {context.table} --resume")
-
-
 def _require_columns_left(context: TableContext, erasure: Erasure, left: Sequence[Column]) -> None:
     """Refuse to drop columns without which the table, or a version of it, cannot be.
 
@@ -131,8 +121,7 @@ def _require_columns_left(context: TableContext, erasure: Erasure, left: Sequenc
     if not source_columns(left, context.settings):
         msg = f"{context.table}: columns: every column of the table would be dropped"
         raise ConfigurationError(msg, hint=f"lakeward tables remove {context.table} --drop-data")
-    former = former_names(context)
-    concerned = {known for name in erasure.rules for known in (name, *former.get(name, ()))}
+    concerned = names_ever(context, erasure.rules)
     for publication in list_publications(context.mirror.metadata()):
         if publication.date_column in concerned:
             msg = (
@@ -150,9 +139,8 @@ def _require_no_paths(context: TableContext, erasure: Erasure) -> None:
         ConfigurationError: there are such folders, of a lake that the table has adopted.
     """
     files = context.changelog.read(context.changelog.require_head().id).filter(column(S.KIND) == S.KIND_FILE)
-    former = former_names(context)
     for name in erasure.rules:
-        folders = [f"{known}=" for known in (name, *former.get(name, ()))]
+        folders = [f"{known}=" for known in sorted(names_ever(context, [name]))]
         held = [column(S.FILE).startswith(folder) | column(S.FILE).contains(f"/{folder}") for folder in folders]
         if files.filter(reduce(lambda left, right: left | right, held)).take(1):
             msg = (
@@ -185,7 +173,7 @@ def _require_no_hashes(context: TableContext, erasure: Erasure) -> None:
 
 def _policy_in_force(context: TableContext, erasure: Erasure) -> str:
     """Return the property of the mirror that holds the rules, as it is once they are in force."""
-    hashed = [name for name, rule in erasure.rules.items() if rule.kind is RuleKind.HASH]
+    hashed = hashed_names(erasure.rules)
     fields = [
         replace(found, source=found.type) if found.name in hashed else found for found in context.mirror.columns()
     ]

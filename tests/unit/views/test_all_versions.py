@@ -195,7 +195,7 @@ def test_a_version_in_a_former_shape_is_passed_over_by_the_present_table(monkeyp
     tables.table = FoundTable({OWN_PROPERTY: "sales.product", ALL_VERSIONS: "parquet"}, (), ("version",))
     monkeypatch.setattr(schedule, "list_version", lambda _context, _name, _column, each, _others: listed.append(each))
     monkeypatch.setattr(all_versions, "_catalog", lambda _context: nullcontext(tables))
-    monkeypatch.setattr(all_versions, "mirror_uuid_of", lambda _context: "uuid")
+    monkeypatch.setattr(all_versions, "table_uuid", lambda _context: "uuid")
     monkeypatch.setattr(schedule, "_part_of", lambda _context, publication: publication.part)
     own = {"timestamp_column": "ts", "snapshots": {"every": "day", "to": "out"}}
     config = parse_config({"tables": {"sales.product": own}}, base=Path("/lake"))

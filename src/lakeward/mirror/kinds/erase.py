@@ -45,7 +45,7 @@ from lakeward.spark.workspace import Workspace
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -150,7 +150,7 @@ def rewriting(context: TableContext, record: OpRecord) -> Callable[[DataFrame], 
     return lambda rows: without_stored_values(rows, ColumnPolicy(_rules_for(context, record, rows.columns), key))
 
 
-def former_names(context: TableContext) -> dict[str, set[str]]:
+def _former_names(context: TableContext) -> dict[str, set[str]]:
     """Return the names that each column has had: history and published versions may still have it under one of them."""
     schemas = context.mirror.metadata().schemas()
     now = {field["id"]: field["name"] for field in schemas[max(schemas)]["fields"]}
@@ -162,9 +162,15 @@ def former_names(context: TableContext) -> dict[str, set[str]]:
     return {name: names - {name} for name, names in found.items()}
 
 
+def names_ever(context: TableContext, names: Iterable[str]) -> set[str]:
+    """Return the names of columns, and those that they have had."""
+    former = _former_names(context)
+    return {known for name in names for known in (name, *former.get(name, ()))}
+
+
 def _rules_for(context: TableContext, record: OpRecord, names: Collection[str]) -> dict[str, ColumnRule]:
     """Return the rules of an erasure by the names that the columns have in some rows."""
-    rules, former = erasure_of(record).rules, former_names(context)
+    rules, former = erasure_of(record).rules, _former_names(context)
     found: dict[str, ColumnRule] = {}
     for name, rule in rules.items():
         present = [name] if name in names else [before for before in former.get(name, ()) if before in names]

@@ -16,6 +16,7 @@ from lakeward.mirror.op.steps import Step
 from lakeward.session.catalog import CatalogKind, catalog_kind
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.s3 import s3_errors
+from lakeward.views.versions.folders import table_uuid
 from lakeward.views.versions.layouts import NO_DATE, reader_options
 from lakeward.views.versions.register import (
     ALL_VERSIONS,
@@ -27,7 +28,6 @@ from lakeward.views.versions.register import (
     GlueTables,
     chunks,
     glue_type,
-    mirror_uuid_of,
     session_name,
     sql_text,
     storage_descriptor,
@@ -135,7 +135,7 @@ def unlist_version(
     """
     with _catalog(context) as catalog:
         found = catalog.find(name)
-        if found is None or not _is_own(found, owner, mirror_uuid_of(context)):
+        if found is None or not _is_own(found, owner, table_uuid(context)):
             return
         take_out(catalog, name, found, value, instead)
     context.reached(Step.PUBLISH_UNLISTED)
@@ -166,7 +166,7 @@ def is_listed(context: TableContext, name: str) -> bool:
     """Whether a table over all versions of this table exists."""
     with _catalog(context) as catalog:
         found = catalog.find(name)
-        return found is not None and _is_own(found, str(context.table), mirror_uuid_of(context))
+        return found is not None and _is_own(found, str(context.table), table_uuid(context))
 
 
 def is_of_other_shape(context: TableContext, name: str, column: str, manifest: Manifest) -> bool:

@@ -30,6 +30,7 @@ from lakeward.views.versions.folders import (
     require_free,
     require_own,
     table_root,
+    table_uuid,
     tidy,
 )
 from lakeward.views.versions.layouts import VersionTarget, require_rows, set_keys, write_rows, write_rows_as_set
@@ -223,11 +224,6 @@ def describe(context: TableContext, found: AsOf, place: VersionPlace, shape: Fil
         lakeward=__version__,
         checksum_version=CHECKSUM_VERSION,
     )
-
-
-def table_uuid(context: TableContext) -> str:
-    """Return the permanent id of the mirror."""
-    return str(context.mirror.load().uuid())
 
 
 def publication_of(manifest: Manifest, location: str, kind: PublicationKind, *, registered: str = "") -> Publication:

@@ -27,11 +27,10 @@ from lakeward.views.versions.create import (
     publication_of,
     record_instead,
     require_erasures_applied,
-    table_uuid,
     written,
 )
 from lakeward.views.versions.dates import earlier_versions, write_dates
-from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, tidy
+from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, table_uuid, tidy
 from lakeward.views.versions.layouts import PARTITIONED, SINGLE, FileShape, VersionTarget
 from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
 from lakeward.views.versions.places import (
@@ -93,10 +92,11 @@ def publish_current(context: TableContext) -> Publication | None:
     if bases.mirror is None or not bases.applied:
         return None
     wanted = _wanted(context, settings)
+    if not (former := _unwanted(context, wanted)):
+        return _updated(context, wanted, bases)
     pointer = wanted.place.pointer()
     # Only their records name these tables, and records of the same op are about to be replaced.
-    unpointed = [found for found in _unwanted(context, wanted) if not pointer or found.registered != pointer.registered]
-    _drop_tables(context, unpointed)
+    _drop_tables(context, [found for found in former if not pointer or found.registered != pointer.registered])
     made = _updated(context, wanted, bases)
     _drop_tables(context, _unwanted(context, wanted))
     return made

@@ -128,6 +128,11 @@ def unfinished_folders(place: VersionPlace) -> list[str]:
     return [f"{place.root}/{name}" for name in hidden if place.store.files(f"{place.root}/{name}")]
 
 
+def table_uuid(context: TableContext) -> str:
+    """Return the permanent id of the mirror: tables of two lakes may have one name."""
+    return str(context.mirror.load().uuid())
+
+
 def require_free(place: VersionPlace, *, replace: bool) -> None:
     """Refuse a version that exists already, unless it is to be replaced.
 

@@ -15,7 +15,7 @@ from lakeward.mirror.op.steps import Step
 from lakeward.session.catalog import CatalogKind, catalog_kind
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.s3 import s3_errors
-from lakeward.views.versions.folders import find_version
+from lakeward.views.versions.folders import find_version, table_uuid
 from lakeward.views.versions.layouts import reader_options
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 
@@ -146,10 +146,6 @@ class GlueTables:
         if found is None or OWN_PARAMETER not in found.get("Parameters", {}):
             return ""
         return str(found["StorageDescriptor"]["Location"])
-
-    def points_to(self, name: str, location: str) -> bool:
-        """Whether a table that Lakeward created points to a version."""
-        return self.location(name) == for_glue(location)
 
     def _find(self, database: str, table: str) -> Mapping[str, Any] | None:
         try:
@@ -408,14 +404,9 @@ def unregister(context: TableContext, name: str, versions: Sequence[str] | None 
         return
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
-            glue.forget(name, str(context.table), mirror_uuid_of(context))
+            glue.forget(name, str(context.table), table_uuid(context))
     else:
         _SessionTables(context).forget(name)
-
-
-def mirror_uuid_of(context: TableContext) -> str:
-    """Return the permanent id of a table's mirror."""
-    return str(context.mirror.load().uuid())
 
 
 def _points_beside(context: TableContext, name: str, versions: Sequence[str]) -> bool:
@@ -484,9 +475,7 @@ class _SessionTables:
     def forget(self, name: str) -> None:
         """Remove a table that points to a version of this context's table; any other stays."""
         present = self._properties(session_name(name))
-        if present is not None and _is_for_one_version(
-            present, str(self._context.table), mirror_uuid_of(self._context)
-        ):
+        if present is not None and _is_for_one_version(present, str(self._context.table), table_uuid(self._context)):
             self._spark.sql(f"DROP TABLE {session_name(name)}")
 
     def _create(self, full: str, found: FoundVersion, comments: Comments) -> None:

@@ -18,8 +18,8 @@ from lakeward.mirror.op.steps import Step
 from lakeward.session.catalog import catalog_kind
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.views.versions.all_versions import is_listed
-from lakeward.views.versions.create import FilesRequest, publish_as_of, table_uuid
-from lakeward.views.versions.folders import VersionPlace, place_of, publishing, require_own, tidy
+from lakeward.views.versions.create import FilesRequest, publish_as_of
+from lakeward.views.versions.folders import VersionPlace, place_of, publishing, require_own, table_uuid, tidy
 from lakeward.views.versions.manage import outdated_since, rebuild_files
 from lakeward.views.versions.manifest import list_publications, record_publication
 from lakeward.views.versions.register import (

@@ -23,8 +23,8 @@ from lakeward.spark.workspace import Workspace
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import columns
 from lakeward.transforms.fold import is_delete
-from lakeward.views.versions.create import moment_text, record_instead, table_uuid
-from lakeward.views.versions.folders import place_of, publishing, remove_folder, tidy
+from lakeward.views.versions.create import moment_text, record_instead
+from lakeward.views.versions.folders import place_of, publishing, remove_folder, table_uuid, tidy
 from lakeward.views.versions.manifest import (
     Publication,
     PublicationKind,
